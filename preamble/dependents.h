@@ -1,6 +1,6 @@
 // Programmatic dependent launch (PDL): kernels of a graph that begin before the kernels that they
 // depend on have ended. NVIDIA GPUs from sm_90 on; in a kernel that was not launched so, and on
-// other targets, both functions do nothing.
+// other targets, these functions do nothing.
 #pragma once
 
 #include "types.h"
@@ -15,12 +15,25 @@ KILN_FN void let_dependents_launch() {
   constexpr u32 kMostBlocks = 2048;
   if (gridDim.x <= kMostBlocks) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
+// Before the PDL wait: has the first block ask for what all rows share to be brought into the L2
+// cache, from where it is loaded after it. All kernels see each other's stores there, so that this
+// is right whatever the kernels before write. More bytes than a few rows have would be in the way
+// of what is loaded first.
+KILN_FN void prefetch_into_l2(const void* row, u64 bytes) {
+  constexpr u32 kLine = 128;
+  constexpr u32 kMostBytes = 64 << 10;
+  if (blockIdx.x != 0) return;
+  for (u32 at = threadIdx.x * kLine; at < bytes && at < kMostBytes; at += blockDim.x * kLine) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"((const u8*)row + at));
+  }
+}
 // PDL wait: returns when the kernels that this one depends on have ended and what they wrote can be
 // read. Every block must call it, since kernels that depend on this one assume that those before it
 // have ended too.
 KILN_FN void await_prerequisites() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 #else
 KILN_FN void let_dependents_launch() {}
+KILN_FN void prefetch_into_l2(const void*, u64) {}
 KILN_FN void await_prerequisites() {}
 #endif
 

@@ -33,6 +33,11 @@ KernelDescription ReductionEmitter::run() {
   collect_parameters();
   out_.open(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
   out_.signature(rows_.block(), dense_blocks(), rows_.cluster_blocks);
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (operands_[i].output || !is_prefetched(schedule_, i)) continue;
+    out_.line(1, "prefetch_into_l2({}_data, u64(size) * {});", operands_[i].name,
+              bits(operands_[i].dtype) / 8);
+  }
   out_.pdl_wait(1);
   if (!in_parts()) {
     out_.line(1, "constexpr Width<{}> width{{}};", schedule_.width);

@@ -260,6 +260,13 @@ int sets_of(const RowSchedule& rows, std::int64_t length, int width) {
 
 }  // namespace
 
+bool is_prefetched(const Schedule& schedule, std::size_t input) {
+  const OperandSchedule& operand = schedule.operands[input];
+  return schedule.pdl && schedule.reduction.axes > 0 && schedule.reduction.columns == 0 &&
+         operand.access == Access::contiguous && operand.outer_axes == 0 &&
+         operand.indexing == Indexing::none;
+}
+
 Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Operand> operands,
                  const std::vector<bool>& row_invariant, bool keep_order, Backend backend,
                  const RowFeatures& device, std::span<const AxisBound> bounds) {

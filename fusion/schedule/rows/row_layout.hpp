@@ -21,4 +21,9 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
                  const std::vector<bool>& row_invariant, bool keep_order, Backend backend,
                  const RowFeatures& device = {}, std::span<const AxisBound> bounds = {});
 
+/// Whether a kernel brings an input into the L2 cache before its PDL wait (preamble/dependents.h):
+/// one of which all rows read the same elements, such as the weights of a norm, which then come
+/// from memory while the kernels before still write the rows.
+bool is_prefetched(const Schedule& schedule, std::size_t input);
+
 }  // namespace kiln::fusion

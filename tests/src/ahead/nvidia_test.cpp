@@ -70,8 +70,32 @@ TEST(ProgrammaticKernels, LetDependentsLaunchAndAwaitPrerequisites) {
   }
 }
 
+// Prefetches into the L2 cache come before the wait: of what all rows read, where there is a wait.
+TEST(ProgrammaticKernels, PrefetchWhatAllRowsRead) {
+  const auto text_for = [](const std::string& text, const std::string& target, Dims shape) {
+    Specification specification;
+    specification.arguments = {{"x", DType::f32, std::move(shape), {}, false},
+                               {"w", DType::bf16, {4096}, {}, false}};
+    return emit_for(parse("checked", text), specification, target, false);
+  };
+  const std::string norm = "x * rsqrt(mean(x * x, -1) + 1e-5) * w";
+  for (const std::string target : {"sm_90", "sm_120"}) {
+    const std::string text = text_for(norm, target, {64, 4096});
+    EXPECT_EQ(occurrences(text, "prefetch_into_l2("), 1) << text;
+    const std::size_t weights = text.find("prefetch_into_l2(in1_w_data, u64(size) * 2);");
+    EXPECT_LT(weights, text.find("await_prerequisites();")) << text;
+    EXPECT_EQ(occurrences(text_for(norm, target, {1, 4096}), "prefetch_into_l2("), 2);
+    EXPECT_EQ(occurrences(text_for("sum(x * w, 0)", target, {64, 4096}), "prefetch_into_l2("), 0);
+    EXPECT_EQ(occurrences(text_for("x * w", target, {64, 4096}), "prefetch_into_l2("), 0);
+  }
+  for (const std::string target : {"sm_80", "gfx942", "cpu"}) {
+    EXPECT_EQ(occurrences(text_for(norm, target, {64, 4096}), "prefetch_into_l2("), 0) << target;
+  }
+}
+
 // The compiler must not move what is read to where the kernel has not waited yet. What is read
-// early on purpose is read so in products alone.
+// early on purpose is read so in products alone; a prefetch into the L2 cache (CCTL) reads nothing
+// that the kernel sees.
 TEST(ProgrammaticKernels, TouchNoMemoryBeforeTheyHaveWaited) {
   if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
