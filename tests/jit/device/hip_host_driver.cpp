@@ -176,6 +176,19 @@ void run_compiled(const Kernel& kernel, const CudaKernelNodeParams& launch,
   entry(arguments.data(), 0, kernel.by_block ? blocks : ~0ULL);
 }
 
+/// Finds one of the kernels of a library, and what is known of its parameters (host_nvrtc.cpp).
+bool find_entry(Kernel& kernel, const std::string& name) {
+  const auto symbol = [&](const std::string& of) { return dlsym(kernel.library, of.c_str()); };
+  const auto* sizes = static_cast<unsigned long*>(symbol("kiln_host_sizes_" + name));
+  const auto* by_block = static_cast<int*>(symbol("kiln_host_by_block_" + name));
+  kernel.entry = symbol(name);
+  if (kernel.entry == nullptr || sizes == nullptr || by_block == nullptr) return false;
+  kernel.sizes.clear();
+  for (; *sizes != 0; ++sizes) kernel.sizes.push_back(*sizes);
+  kernel.by_block = *by_block != 0;
+  return true;
+}
+
 /// Loads the shared object that an image is. Null if it is none.
 std::unique_ptr<Kernel> load_compiled(const char* image) {
   if (std::memcmp(image, ELFMAG, SELFMAG) != 0) return nullptr;
@@ -190,11 +203,6 @@ std::unique_ptr<Kernel> load_compiled(const char* image) {
   if (written) kernel->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (file >= 0) ::close(file), ::unlink(path.c_str());
   if (kernel->library == nullptr) return nullptr;
-  const auto* sizes = static_cast<unsigned long*>(dlsym(kernel->library, "kiln_host_sizes"));
-  const auto* by_block = static_cast<int*>(dlsym(kernel->library, "kiln_host_by_block"));
-  if (sizes == nullptr || by_block == nullptr) return nullptr;
-  for (; *sizes != 0; ++sizes) kernel->sizes.push_back(*sizes);
-  kernel->by_block = *by_block != 0;
   kernel->run = run_compiled;
   return kernel;
 }
@@ -425,8 +433,7 @@ CUresult cuModuleUnload(CUmodule module) {
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   CALL();
   Kernel& kernel = kernel_of(reinterpret_cast<CUfunction>(module));
-  if (kernel.library != nullptr) kernel.entry = dlsym(kernel.library, name);
-  if (kernel.library != nullptr ? kernel.entry == nullptr : std::strcmp(name, "saxpy") != 0) {
+  if (kernel.library == nullptr ? std::strcmp(name, "saxpy") != 0 : !find_entry(kernel, name)) {
     return kNotFound;
   }
   *function = reinterpret_cast<CUfunction>(module);

@@ -51,20 +51,27 @@ std::string for_the_host(std::string_view source) {
 
 // The host's frame of a kernel takes a range of work items that is exact; a driver only knows the
 // grid, so the loop gets the bound that it has on a GPU. What a driver must know of the parameters
-// is put beside the entry.
+// of each kernel is put behind the entries, of which a unit may have several.
 std::string for_the_driver(std::string source) {
   replace_all(source, "item < Index(kiln_end)", "item < Index(count)");
-  std::map<int, std::string> types;
+  const std::regex entry(R"re(extern "C" void (\w+)\(void\* const\* arguments)re");
   const std::regex parameter(R"(\*\(([^()]*)\*\)arguments\[(\d+)\])");
-  for (std::sregex_iterator match(source.begin(), source.end(), parameter), end; match != end;
-       ++match) {
-    types[std::stoi((*match)[2])] = (*match)[1];
+  std::string known = "namespace kiln {\nextern \"C\" {\n";
+  for (std::sregex_iterator match(source.begin(), source.end(), entry), end; match != end;) {
+    const std::string name = (*match)[1];
+    const auto from = source.begin() + match->position();
+    ++match;
+    const auto to = match == end ? source.end() : source.begin() + match->position();
+    std::map<int, std::string> types;
+    for (std::sregex_iterator at(from, to, parameter); at != end; ++at) {
+      types[std::stoi((*at)[2])] = (*at)[1];
+    }
+    known += "unsigned long kiln_host_sizes_" + name + "[] = {";
+    for (const auto& [index, type] : types) known += "sizeof(" + type + "), ";
+    const bool by_block = std::string_view(from, to).find("blockIdx = {") != std::string_view::npos;
+    known += "0};\nint kiln_host_by_block_" + name + (by_block ? " = 1;\n" : " = 0;\n");
   }
-  source += "namespace kiln {\nextern \"C\" {\nunsigned long kiln_host_sizes[] = {";
-  for (const auto& [index, type] : types) source += "sizeof(" + type + "), ";
-  source += "0};\nint kiln_host_by_block = ";
-  source += source.find("blockIdx = {") == source.npos ? "0;\n}\n}\n" : "1;\n}\n}\n";
-  return source;
+  return source += known + "}\n}\n";
 }
 
 std::string read(const std::string& path) {
