@@ -40,7 +40,8 @@ struct Estimate {
   double fraction_of_copy = 1;
   double memory = 1;
   double arithmetic = 0;
-  double operations = 0;  ///< per element of the output, in multiples of one f32 addition
+  double operations = 0;  ///< per element of the output, in multiples of one f32 addition; on the
+                          ///< CPU with conversions, and with what passes over a row do again
 };
 Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Operand> operands,
                   const Layout& layout, std::string_view target);
