@@ -30,7 +30,7 @@ std::string product(const Shape& shape, std::string_view weights, std::string_vi
   }
   const std::string groups =
       shape.activations == i8
-          ? fmt::format("{0}_whole * {0}_step", x)
+          ? fmt::format("({0}_whole * {0}_step)", x)
           : fmt::format("reshape({}, -1, 1, {}, {})", x, columns / shape.group, shape.group);
   return fmt::format("reshape(sum(({0} * {0}_scale + {0}_bias) * {1}, -1, -2), -1, {2})", weights,
                      groups, rows);

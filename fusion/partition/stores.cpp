@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/row_operation.hpp"
 #include "fusion/graph/size_trace.hpp"
 
 namespace kiln::fusion {
@@ -89,17 +90,42 @@ class Stores {
     }
   }
 
-  // Whether a value is a conversion of one that takes no more bytes, which is read instead.
+  // Whether a value is made of one that takes fewer bytes by conversions and cheap operations with
+  // what there is one of for each row, as numbers are of quantised ones and their scales; or by
+  // conversions alone of one that takes no more. Those are read instead.
   bool widens(NodeId id) const {
     if (model_.is_alone(id)) return converts(id);
     const std::uint64_t own = stored_bytes(facts_.graph, id);
-    for (NodeId at = id; converts(at);) {
-      at = facts_.nodes[at].operands[0];
-      if (home_[at] == kNoKernel) return false;
-      add_stored(add_stored(SizeSum(), 1, at), -1, id).decide();
-      if (stored_bytes(facts_.graph, at) <= own) return true;
+    std::uint64_t of_rows = 0;
+    SizeSum traced;
+    NodeId at = id;
+    bool converted = true;  // and nothing else
+    for (std::size_t operations = 0; operations <= model_.most_recomputed; ++operations) {
+      const std::optional<RowOperation> operation = row_operation_of(at);
+      if (!operation) return false;
+      converted = converted && converts(at);
+      at = operation->elements;
+      if (operation->of_row) {
+        of_rows += stored_bytes(facts_.graph, *operation->of_row);
+        add_stored(traced, 1, *operation->of_row);
+      }
+      const NodeId read = facts_.read_of(at);
+      const bool computed = home_[at] != kNoKernel;
+      if (!computed && !facts_.is_deferred(read)) return false;
+      add_stored(add_stored(SizeSum(), 1, read).add(1, traced), -1, id).decide();
+      const std::uint64_t bytes = stored_bytes(facts_.graph, read) + of_rows;
+      if (bytes < own || (converted && bytes == own)) return true;
+      if (!computed) return false;
     }
     return false;
+  }
+
+  // One that any kernel can compute.
+  std::optional<RowOperation> row_operation_of(NodeId id) const {
+    const TypedNode& node = facts_.nodes[id];
+    if (converts(id)) return RowOperation{node.operands[0], {}};
+    if (!facts_.bounds(id).empty() || facts_.reads_iota(id)) return {};
+    return row_operation(node, facts_.shapes[id], facts_.shapes);
   }
 
   bool converts(NodeId id) const {
@@ -151,7 +177,8 @@ class Stores {
   // operations on arguments that take no more bytes than it, each of them cheap or needed nowhere
   // else, so that it moves. Of a value that leaves the caches all operations may take as long as
   // its way through memory does, of which each reader spares its read and its share of the write;
-  // the results of reductions that it needs are stored for it.
+  // the results of reductions that it needs are stored for it. So is what has much fewer elements,
+  // for a value that moves.
   bool computes_again(NodeId id, std::size_t g, const std::unordered_set<NodeId>& moved,
                       const std::vector<bool>& stored) const {
     if (model_.is_alone(id)) return false;
@@ -162,6 +189,7 @@ class Stores {
     double cost = 0;
     bool cheap = true;
     const bool large = stored_bytes(facts_.graph, id) >= model_.cached_bytes;
+    const bool moves = is_computed_once(id, groups_[g]) && is_used_only(id, {}, moved, g, stored);
     SizeSum traced;  // what `bytes` is
     add_stored(SizeSum(), 1, id).add(-static_cast<double>(model_.cached_bytes), 1).decide();
     while (!wanted.empty()) {
@@ -184,7 +212,8 @@ class Stores {
         continue;
       }
       const bool foreign = at != id && home_[at] != static_cast<std::int64_t>(g);
-      if (has_axes(node.op) && large && foreign) {
+      const bool stored_for_it = (has_axes(node.op) && large) || (moves && is_small_beside(at, id));
+      if (foreign && stored_for_it) {
         bytes += 2 * stored_bytes(facts_.graph, at);
         add_stored(traced, 2, at);
         continue;
@@ -229,6 +258,24 @@ class Stores {
              return !is_computed(facts_.nodes[at]) || facts_.is_conversion(at) ||
                     (at != id && stored[at]) || is_used_only(at, seen, moved, g, stored);
            });
+  }
+
+  // Whether a kernel computes each element of a value once, or once for each row that it reduces.
+  bool is_computed_once(NodeId id, const Group& group) const {
+    for (std::size_t k = 0; k < group.shape.size(); ++k) {
+      const bool repeats = facts_.shapes[id][k] != group.shape[k];
+      if (repeats && (group.reduced.empty() || !group.reduced[k])) return false;
+    }
+    return true;
+  }
+
+  // Whether a value has much fewer elements than another.
+  bool is_small_beside(NodeId id, NodeId other) const {
+    constexpr std::int64_t kMuch = 16;
+    const std::int64_t own = element_count(facts_.shapes[id]);
+    const std::int64_t others = element_count(facts_.shapes[other]);
+    SizeSum().add(kMuch, own).add(-1, others).decide();
+    return own * kMuch <= others;
   }
 
   // Whether a kernel can take a value: places are the same for all of a row that is reduced.

@@ -8,6 +8,7 @@
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/graph/reshape.hpp"
 #include "fusion/graph/rewriter.hpp"
+#include "fusion/graph/row_operation.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/passes/passes.hpp"
@@ -31,6 +32,16 @@ class Cones {
   std::set<NodeId> of(NodeId view) const {
     const NodeId root = node(view).operands[0];
     if (!is_operation(node(root)) || !is_seen_only(root)) return {};
+    std::set<NodeId> cone = whole(view);
+    if (!cone.empty() && !waits(cone)) return cone;
+    std::set<NodeId> last = widening(view);
+    return last.empty() ? cone : last;
+  }
+
+ private:
+  // All that is computed from arguments and results of reductions.
+  std::set<NodeId> whole(NodeId view) const {
+    const NodeId root = node(view).operands[0];
     std::set<NodeId> cone{root};
     std::uint64_t bytes = 0;
     SizeSum traced;
@@ -66,7 +77,41 @@ class Cones {
     return bytes <= 2 * bytes_of(root) ? cone : std::set<NodeId>();
   }
 
- private:
+  // Whether something of it is computed from what a reduction gives, by the reduction's kernel.
+  bool waits(const std::set<NodeId>& cone) const {
+    return std::ranges::any_of(cone, [&](NodeId id) {
+      return std::ranges::any_of(node(id).inputs(), [&](NodeId x) { return has_axes(node(x).op); });
+    });
+  }
+
+  // What makes a value of one that takes fewer bytes, with those of rows: quantised numbers and
+  // their scales are seen through the view rather than what they stand for.
+  std::set<NodeId> widening(NodeId view) const {
+    const NodeId root = node(view).operands[0];
+    const std::uint64_t own = stored_bytes(root);
+    std::uint64_t of_rows = 0;
+    SizeSum traced;
+    std::set<NodeId> cone;
+    NodeId at = root;
+    while (cone.size() < kMostOperations) {
+      const auto operation = row_operation(node(at), graph_.shapes[at], graph_.shapes);
+      if (!operation) return {};
+      cone.insert(at);
+      at = operation->elements;
+      if (const std::optional<NodeId> of_row = operation->of_row) {
+        if (!shows_row(view, *of_row)) return {};
+        of_rows += stored_bytes(*of_row);
+        add_stored(traced, 1, *of_row);
+      }
+      SizeSum sum = traced;
+      add_stored(sum, 1, at);
+      add_stored(sum, -1, root);
+      sum.decide();
+      if (stored_bytes(at) + of_rows < own) return cone;
+    }
+    return {};
+  }
+
   const TypedNode& node(NodeId id) const { return graph_.graph.nodes[id]; }
 
   DType dtype_of(NodeId id) const {
@@ -81,6 +126,13 @@ class Cones {
     const DType dtype = dtype_of(id);
     return static_cast<std::uint64_t>(element_count(graph_.shapes[id])) *
            static_cast<std::uint64_t>(bits(dtype)) / 8;
+  }
+
+  std::uint64_t stored_bytes(NodeId id) const {
+    return byte_count(node(id).dtype, graph_.shapes[id]);
+  }
+  void add_stored(SizeSum& sum, int times, NodeId id) const {
+    sum.add(times * bits(node(id).dtype) / 8.0, element_count(graph_.shapes[id]));
   }
 
   // All users are views, which show no element twice.
@@ -99,6 +151,14 @@ class Cones {
   bool is_inside(NodeId id, const std::set<NodeId>& cone) const {
     return !stored_[id] &&
            std::ranges::all_of(users_[id], [&](NodeId user) { return cone.contains(user); });
+  }
+
+  // Whether what there is one of for each row of what a view shows is seen through it too.
+  bool shows_row(NodeId view, NodeId of_row) const {
+    const Dims& shape = graph_.shapes[of_row];
+    const Dims& whole = graph_.shapes[node(view).operands[0]];
+    if (node(view).op != Op::reshape || shape.empty()) return fits(view, of_row);
+    return reshaped_operand(shape, whole, graph_.shapes[view]).has_value();
   }
 
   // Whether the view of a value is one of its operand too, which may have been broadcast.

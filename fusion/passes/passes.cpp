@@ -190,9 +190,15 @@ std::optional<NodeId> inside_clamp(const TypedGraph& graph, NodeId id, double la
 ShapedGraph simplify(const ShapedGraph& graph) {
   GraphRewriter to(graph);
   return to.run([&](NodeId id) {
-    const TypedNode node = to.moved_node(id);
+    TypedNode node = to.moved_node(id);
+    if (node.op == Op::reshape && to.node(node.operands[0]).op == Op::reshape) {
+      node.operands[0] = to.node(node.operands[0]).operands[0];
+      node.payload = to.add_list({graph.shapes[id].begin(), graph.shapes[id].end()});
+    }
     std::optional<NodeId> instead;
-    if (const auto operand = same_as_operand(to.graph(), node)) {
+    if (node.op == Op::reshape) {
+      instead = node.operands[0];
+    } else if (const auto operand = same_as_operand(to.graph(), node)) {
       instead = node.operands[*operand];
     } else {
       instead = undone(to.graph(), node);

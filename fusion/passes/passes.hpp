@@ -12,7 +12,8 @@ namespace kiln::fusion {
 
 /// Replaces what is the same as one of its operands, bit for bit: conversions that change nothing,
 /// x * 1, x / 1, x - 0 and x + -0 (but not x + 0, which is 0 for -0), a sign changed twice, the
-/// larger of x and x, a choice between x and x, a choice whose condition is a constant.
+/// larger of x and x, a choice between x and x, a choice whose condition is a constant, a reshape to
+/// the shape of its operand. A reshape of a reshape is one of what that shows.
 ShapedGraph simplify(const ShapedGraph& graph);
 
 /// Computes what depends on constants alone, by the reference interpreter; each result is rounded
@@ -45,6 +46,8 @@ ShapedGraph expand_windows(const ShapedGraph& graph);
 /// and b seen through it, so that the value between needs no memory. Only where all that is
 /// computed there is seen through views alone, each element once, and what it depends on takes no
 /// more bytes than a write and a read of it: arguments, and results of reductions.
+/// Else, of what a value is made of as quantised numbers and their scales are (row_operation.hpp),
+/// views of those that together take fewer bytes.
 ShapedGraph hoist_views(const ShapedGraph& graph);
 
 /// Moves views past reductions of the last axes, towards the arguments: gate, up = y[:n], y[n:] of

@@ -3,6 +3,7 @@
 // plan_test.cpp.
 #include "fusion/partition/partition.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -216,6 +217,23 @@ TEST(Partition, NarrowValuesCrossBetweenKernels) {
   ASSERT_EQ(partition.kernels.size(), 2u);
   EXPECT_EQ(partition.kernels[0].bytes, 2u * 64 * 512 * 2);
   EXPECT_EQ(partition.kernels[1].bytes, 64u * 512 * (2 + 8));
+}
+
+// So is what is quantised, with its scales, whose numbers another kernel multiplies.
+TEST(Partition, QuantisedValuesCrossBetweenKernels) {
+  const std::uint64_t n = 64 * 512;
+  const std::string quantise = "s = max(abs(x), -1); q = i8(round(x / s * 127)); ";
+  for (const char* number : {"q * s", "s * q", "(f32(q) - 3) * s", "-(q * s)"}) {
+    SCOPED_TRACE(number);
+    const auto partition =
+        partition_of(fmt::format("{}cumsum({}, 0)", quantise, number), {{64, 512}});
+    ASSERT_EQ(partition.kernels.size(), 2u);
+    EXPECT_EQ(partition.kernels[0].bytes, 4 * n + n + 4 * 64);
+    EXPECT_EQ(partition.kernels[1].bytes, n + 4 * 64 + 4 * n);
+  }
+  // Two arrays of elements take more than what is computed of them.
+  const auto partition = partition_of(quantise + "cumsum(q * x, 0)", {{64, 512}});
+  EXPECT_EQ(partition.kernels[1].bytes, 4 * n + 4 * n);
 }
 
 TEST(Partition, UnfusedCopiesWhatIsConcatenatedAndWhatIsStoredTwice) {

@@ -45,6 +45,8 @@ TEST(Simplify, RemovesWhatChangesNoBit) {
   EXPECT_EQ(simplified("~~x", DType::u8), 0u);
   EXPECT_EQ(simplified("i8(i32(x))", DType::i8), 0u);
   EXPECT_EQ(simplified("u8(i16(x))", DType::u8), 0u);
+  EXPECT_EQ(simplified("reshape(reshape(x, -1), -1, 1, 1)"), 1u);
+  EXPECT_EQ(simplified("reshape(reshape(x, -1), 4, 3)"), 0u) << "the shape of x";
 }
 
 TEST(Simplify, LeavesWhatMightChangeOne) {

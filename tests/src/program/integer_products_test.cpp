@@ -207,5 +207,57 @@ TEST_P(QuantisedPrograms, QuantiseActivationsAndMultiply) {
       {h, q, scale}, 1e-4);
 }
 
+// Whichever way a caller brackets, names, converts or reshapes what is quantised, kernels multiply
+// integers: what is quantised and its scales pass between kernels, not the numbers they stand for.
+TEST_P(QuantisedPrograms, MultiplyIntegersHoweverTheyAreWritten) {
+  const std::string quantise =
+      "g = reshape(h, -1, 1, 4, 32); step = maximum(max(abs(g), -1), 1e-20) / 127; "
+      "x = i8(round(g / step)); ";
+  const std::string flat =
+      "g = reshape(h, -1, 4, 32); step = maximum(max(abs(g), -1), 1e-20) / 127; "
+      "x = i8(round(g / step)); ";
+  const std::string texts[] = {
+      quantise + "sum((q * scale + bias) * x * step, -1, -2)",
+      quantise + "sum((q * scale + bias) * (x * step), -1, -2)",
+      quantise + "d = step * f32(x); sum(d * (q * scale + bias), -1, -2)",
+      quantise +
+          "d = reshape(x * step, -1, 128); "
+          "sum((q * scale + bias) * reshape(d, -1, 1, 4, 32), -1, -2)",
+      quantise + "sum((q * scale + bias) * (f32(i32(x)) * step), -1, -2)",
+      quantise + "sum((f32(q) - 8) * scale * (x * step), -1, -2)",
+      quantise + "sum(f32(i32(q) * i32(x)) * (scale * step), -1, -2)",
+      flat + "sum((q * scale + bias) * (x * step)[:, None], -1, -2)",
+      flat +
+          "x2 = reshape(x, -1, 128); sum((q * scale + bias) * "
+          "(reshape(x2, -1, 1, 4, 32) * reshape(step, -1, 1, 4, 1)), -1, -2)",
+  };
+  for (const std::int64_t sequences : {1, 3}) {
+    const HostArray q = integers(DType::u4, {64, 4, 32}, 610);
+    const HostArray scale = testing::random_array(DType::f16, {64, 4, 1}, 611);
+    const HostArray bias = testing::random_array(DType::f16, {64, 4, 1}, 612);
+    const HostArray h = testing::random_array(DType::f32, {sequences, 128}, 613);
+    for (const std::string& text : texts) {
+      SCOPED_TRACE(text);
+      const Function function = parse("f", text);
+      std::vector<HostArray> inputs;
+      Specification types;
+      for (const std::string& name : argument_names(function)) {
+        inputs.push_back(name == "q" ? q : name == "scale" ? scale : name == "bias" ? bias : h);
+        types.arguments.push_back({name, inputs.back().dtype, inputs.back().shape, {}, false});
+      }
+      std::size_t kernels = 0;
+      bool integers = false;
+      for (const KernelSpec& spec : program_specs(function, types)) {
+        const std::string source = emit_for(spec, jit::backend(device()).target(), false);
+        integers = integers || source.find("dot_products(") != std::string::npos;
+        ++kernels;
+      }
+      EXPECT_TRUE(integers);
+      EXPECT_EQ(kernels, 2U);
+      check(text, inputs, 1e-4);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kiln
