@@ -166,10 +166,10 @@ class Cones {
     const Dims& shape = graph_.shapes[operand];
     const Dims& whole = graph_.shapes[node(view).operands[0]];
     if (shape.empty() || shape == whole) return true;
+    // What is computed from rows is stored by their kernel, and seen in any shape.
+    if (keeps_element_order(node(view).op) && has_axes(node(operand).op)) return false;
     if (node(view).op == Op::reshape) {
-      // What is computed from rows is stored by their kernel, and seen in any shape.
-      return !has_axes(node(operand).op) &&
-             reshaped_operand(shape, whole, graph_.shapes[view]).has_value();
+      return reshaped_operand(shape, whole, graph_.shapes[view]).has_value();
     }
     if (node(view).op != Op::slice) return true;
     const std::int64_t axis = shape_list(graph_.graph, node(view))[0];

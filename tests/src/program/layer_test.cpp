@@ -15,17 +15,21 @@ namespace {
 struct Layer {
   std::int64_t batch = 1;
   std::int64_t positions = 1024;
+  DType activations = DType::bf16;
+  bool packed = true;  ///< weights: of 4 bits with a scale and a bias, or else of bf16
 };
 
 std::string layer_text(const Layer& layer) {
   const auto product = [&](const char* weights, const char* x, int rows, int columns) {
+    if (!layer.packed)
+      return fmt::format("reshape(sum({} * {}[:, None], -1), -1, {})", weights, x, rows);
     return fmt::format(
         "reshape(sum(({0} * {0}_scale + {0}_bias) * reshape({1}, -1, 1, {2}, 64), -1, -2), -1, "
         "{3})",
         weights, x, columns / 64, rows);
   };
   return fmt::format(
-      R"(h = bf16(x * rsqrt(mean(x * x, -1) + 1e-5) * norm1);
+      R"(h = {f}(x * rsqrt(mean(x * x, -1) + 1e-5) * norm1);
       pairs = reshape({qkv}, {batch}, 48, -1, 2);
       a = pairs[..., 0]; b = pairs[..., 1]; c = turn[..., 0]; d = turn[..., 1];
       qkv = reshape(stack(-1, a * c - b * d, a * d + b * c), {batch}, 48, 128);
@@ -35,15 +39,15 @@ std::string layer_text(const Layer& layer) {
       values = swapaxes(kv[:, :, 1], 1, 2)[:, :, None, :end];
       q = reshape(qkv[:, :32], {batch}, 8, 4, 1, 128);
       weights = softmax(0.088 * sum(q * keys, -1), -2);
-      mixed = bf16(reshape(sum(weights * values, -2), {batch}, 4096));
+      mixed = {f}(reshape(sum(weights * values, -2), {batch}, 4096));
       r = x + {o};
-      h2 = bf16(r * rsqrt(mean(r * r, -1) + 1e-5) * norm2);
+      h2 = {f}(r * rsqrt(mean(r * r, -1) + 1e-5) * norm2);
       gu = {gate_up};
-      gated = bf16(silu(gu[:, :14336]) * gu[:, 14336:]);
+      gated = {f}(silu(gu[:, :14336]) * gu[:, 14336:]);
       y = r + {down};
       y, stored)",
-      fmt::arg("batch", layer.batch), fmt::arg("positions", layer.positions),
-      fmt::arg("qkv", product("wqkv", "h", 6144, 4096)),
+      fmt::arg("f", name(layer.activations)), fmt::arg("batch", layer.batch),
+      fmt::arg("positions", layer.positions), fmt::arg("qkv", product("wqkv", "h", 6144, 4096)),
       fmt::arg("o", product("wo", "mixed", 4096, 4096)),
       fmt::arg("gate_up", product("w13", "h2", 28672, 4096)),
       fmt::arg("down", product("w2", "gated", 4096, 14336)));
@@ -56,6 +60,7 @@ CallTypes layer_types(const fusion::Graph& graph, const Layer& layer) {
     arrays[name] = {dtype, shape, contiguous_strides(shape)};
   };
   const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
+    if (!layer.packed) return add(name, DType::bf16, {rows, columns});
     add(name, DType::u4, {rows, columns / 64, 64});
     add(name + "_scale", DType::f16, {rows, columns / 64, 1});
     add(name + "_bias", DType::f16, {rows, columns / 64, 1});
@@ -84,8 +89,16 @@ CallTypes layer_types(const fusion::Graph& graph, const Layer& layer) {
 // parts; the output and what is added to it; norm; gate, up and what is made of both; down and what
 // is added to it.
 TEST(Layers, TakeEightKernels) {
-  for (const Layer& layer : {Layer{}, Layer{4, 1024}, Layer{1, 8192}, Layer{8, 300}}) {
-    SCOPED_TRACE(fmt::format("{} sequences of {}", layer.batch, layer.positions));
+  std::vector<Layer> layers;
+  for (const DType activations : {DType::bf16, DType::f16, DType::f32}) {
+    for (const bool packed : {true, false}) {
+      for (const auto& [batch, positions] : {std::pair{1, 1024}, {4, 1024}, {1, 8192}, {8, 300}})
+        layers.push_back({batch, positions, activations, packed});
+    }
+  }
+  for (const Layer& layer : layers) {
+    SCOPED_TRACE(fmt::format("{} sequences of {}, {}, {} weights", layer.batch, layer.positions,
+                             name(layer.activations), layer.packed ? "packed" : "plain"));
     const std::string text = layer_text(layer);
     const Definition definition{"layer", fusion::parse(text), Options(), text};
     const ProgramPlan plan = plan_program(definition, layer_types(definition.graph, layer));
