@@ -229,6 +229,19 @@ KILN_FN VectorsOf<T> vectors_of(Packed<const T, Place> row, Index first) {
   return {{&row.data->bits + ((row.element >> 1) + (Place(first) >> 1))}};
 }
 
+// Rows are often too short for the hardware to expect the next ones: those that come so many
+// elements later are prefetched while these are added up. Prefetching an invalid address does
+// nothing.
+template <class T, int Lanes>
+KILN_FN void prefetch_lanes(const void* lanes, i64 elements) {
+  constexpr u64 kBytes = is_packed<T>() ? Lanes / 2 : Lanes * sizeof(T);
+  const u64 from =
+      reinterpret_cast<u64>(lanes) + u64(is_packed<T>() ? elements / 2 : elements * i64(sizeof(T)));
+  KILN_EACH_VECTOR(line, int(kBytes + 63) / 64) {
+    __builtin_prefetch(reinterpret_cast<const void*>(from + u64(line) * 64), 0, 2);
+  }
+}
+
 // What `value` computes of packed elements. A register of sixteen lanes holds the results for all
 // codes: they are computed once and looked up.
 #if defined(__AVX512F__)

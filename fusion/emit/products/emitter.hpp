@@ -118,6 +118,7 @@ class ProductEmitter : private ProductAxes {
   Scope loaded_scope(std::size_t i) const;
   std::string row_and_first(std::size_t i, const std::string& first) const;
   void load(std::size_t i, int depth, int width, const std::string& first);
+  void prefetch(std::size_t i, int depth, int width, const Scope& scope, const std::string& lanes);
   void row_invariant_elements();
   void rows_elements();
   void rows_values();

@@ -48,10 +48,11 @@ void ProductEmitter::load_integers() {
   std::vector<std::string> loaded;
   const auto load_once = [&](const std::string& type, const std::string& name, const Scope& scope,
                              const std::string& text) {
-    if (std::ranges::find(loaded, name) != loaded.end()) return;
+    if (std::ranges::find(loaded, name) != loaded.end()) return false;
     loaded.push_back(name);
     out_.line(3, "{} {}{};", type, name, extents(scope));
     out_.line(3, "{}{}{} = {};", loops(scope), name, indices(scope), text);
+    return true;
   };
   for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.form(id)) continue;
@@ -60,10 +61,14 @@ void ProductEmitter::load_integers() {
     const std::size_t x = nodes_.operand_of(graph_.nodes[form.activation]);
     const std::string_view type = storage_type(operands_[weights].dtype);
     const int width = schedule_.width;
-    load_once(fmt::format("DotWeights<{}, {}>", type, width), operands_[weights].name + "_dots",
-              operands_[weights].scope,
-              fmt::format("dot_weights<{}, {}>({})", width, schedule_.operands[weights].alignment,
-                          row_and_first(weights, "first")));
+    const OperandText& rows = operands_[weights];
+    const std::string dots = rows.name + "_dots";
+    const bool is_new = load_once(
+        fmt::format("DotWeights<{}, {}>", type, width), dots, rows.scope,
+        fmt::format("dot_weights<{}, {}>({})", width, schedule_.operands[weights].alignment,
+                    row_and_first(weights, "first")));
+    if (is_new && host() && rows.scope.rows)
+      prefetch(weights, 3, width, rows.scope, dots + indices(rows.scope) + ".from");
     const std::string name = integer_vector(form);
     load_once(fmt::format("DotVector<{}, {}>", type, width), name, operands_[x].scope,
               fmt::format("dot_vector<{}, {}, {}>({})", type, width,

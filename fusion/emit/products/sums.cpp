@@ -177,10 +177,19 @@ void ProductEmitter::load(std::size_t i, int depth, int width, const std::string
            : fmt::format("lanes_of<{}, {}>({})", width, schedule_.operands[i].alignment, from);
   if (extents(scope).empty()) {
     out_.line(depth, "const {} {}_lanes = {};", type, operand.name, text);
+    if (simd && operand.scope.rows) prefetch(i, depth, width, scope, operand.name + "_lanes.row");
     return;
   }
   out_.line(depth, "{} {}_lanes{};", type, operand.name, extents(scope));
   out_.line(depth, "{}{}_lanes{} = {};", loops(scope), operand.name, indices(scope), text);
+}
+
+// Prefetches what lies in the rows after those of a work item where `lanes` does in them.
+void ProductEmitter::prefetch(std::size_t i, int depth, int width, const Scope& scope,
+                              const std::string& lanes) {
+  const OperandText& operand = operands_[i];
+  out_.line(depth, "{}prefetch_lanes<{}, {}>({}, i64({}) * {});", loops(scope),
+            storage_type(operand.dtype), width, lanes, operand.stride_name(row_axis()), rows_);
 }
 
 // Writes what all rows share of a part of a vector: it is computed once and kept.

@@ -6,6 +6,7 @@
 
 #include <tuple>
 
+#include "ahead/compile_only.hpp"
 #include "kiln/program.hpp"
 #include "tests/src/program/run_program.hpp"
 #include "tests/support/arrays.hpp"
@@ -524,6 +525,23 @@ TEST(HostProducts, AddInTheOrderOfTheirElements) {
       }
     }
   }
+}
+
+// The rows that come next are prefetched, what all rows share is not.
+TEST(HostProducts, PrefetchTheirWeights) {
+  const auto prefetches = [](const std::string& text, DType weights, DType x) {
+    Specification types;
+    types.arguments = {{"w", weights, {512, 1024}, {}, false}, {"x", x, {1024}, {}, false}};
+    const std::string source = emit_for(parse("f", text), types, "cpu", false);
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = source.find("prefetch_lanes<", at)) != std::string::npos; ++at)
+      ++count;
+    return count;
+  };
+  for (const DType dtype : {DType::u4, DType::f4e2m1, DType::f8e4m3, DType::i8, DType::bf16}) {
+    EXPECT_EQ(prefetches("sum(w * x, -1)", dtype, DType::f32), 1U) << name(dtype);
+  }
+  EXPECT_EQ(prefetches("sum(i32(w) * i32(x), -1)", DType::u4, DType::i8), 1U);
 }
 
 }  // namespace
