@@ -40,4 +40,13 @@
        item = ::kiln::next_work_item(item, Index(1), count))
 #define KILN_SHARED __shared__
 #define KILN_SYNCHRONIZE() __syncthreads()
+// What the threads of a wave have written to shared memory is there for all of them. All threads of
+// a block come here.
+#if KILN_NVIDIA
+#define KILN_SYNCHRONIZE_WAVE() __syncwarp()
+#else
+#define KILN_SYNCHRONIZE_WAVE()                                                            \
+  (__builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront"), __builtin_amdgcn_wave_barrier(), \
+   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront"))
+#endif
 #endif

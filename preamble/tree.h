@@ -193,6 +193,7 @@ struct TreeThreads {
   KILN_MEMBER static u32 thread() {
     return lane() % kNear + kNear * (wave() + kWaves * (lane() / kNear));
   }
+  KILN_MEMBER static u32 wave_of(u32 thread) { return thread / kNear % kWaves; }
 };
 
 // How many threads have residues of their own.
@@ -216,6 +217,48 @@ template <class T>
 KILN_FN T second_if(bool second, T a, T b) {
   return second ? b : a;
 }
+
+// The elements of an unaligned row before its first aligned vector and after its last one are lanes
+// of two more vectors, the one before vector 0 and the one after the last. Where elements are
+// numbered from a vector on, their residues are rotated: the tree is the same, and the vector
+// before vector 0 has the accumulators of the last one of all. Each such lane is computed by a
+// thread of its own, in the wave that has the accumulators of its vector: the first lanes of a wave
+// take those of the vector before, the next ones those of the vector after.
+template <int Threads, int Width, class Index>
+struct TreeEnds {
+  using Row = TreeThreads<Threads, Width>;
+  Index head;
+  Index vectors;
+  Index size;
+
+  KILN_MEMBER static u32 own() { return Row::lane(); }
+  // Whether this thread has a lane of those vectors, and whether that is an element of the row.
+  KILN_MEMBER bool has_lane() const {
+    const u32 wave = own() < Width ? Row::kWaves - 1 : Row::wave_of(u32(vectors));
+    return own() < 2 * Width && wave == Row::wave();
+  }
+  KILN_MEMBER bool has_element() const {
+    const bool before = own() < Width;
+    return has_lane() && (before ? own() + head >= Width : element() < size);
+  }
+  KILN_MEMBER Index element() const {
+    return own() + head + (own() < Width ? Index(0) : vectors * Width) - Width;
+  }
+};
+
+// What threads have computed of the ends of each row of a block, for those that add it up. Lanes
+// that are no elements change nothing. Each wave has a place of its own, also where it has no end:
+// compilers of HIP read it before they know which thread needs it.
+template <class Reduction, class T, int Threads, int Width, int Rows>
+struct TreeEndSlots {
+  using Row = TreeThreads<Threads, Width>;
+  alignas(16) T value[Rows][Row::kWaves][2 * Width];
+  KILN_MEMBER T* own() { return value[Rows == 1 ? 0 : threadIdx.x / Threads][Row::wave()]; }
+  template <class Index>
+  KILN_MEMBER void put(const TreeEnds<Threads, Width, Index>& ends, bool at_end, T element) {
+    if (ends.has_lane()) own()[ends.own()] = at_end ? element : Reduction::template identity<T>();
+  }
+};
 
 // Combines what threads have that differ in the bits of their lanes from `Mask` down to `End`.
 // While each has results of more than one lane of its vectors, both keep half of them: the one
@@ -273,6 +316,26 @@ struct RowTree {
   }
   KILN_MEMBER Lanes<T, Width>& of(int slot) { return set[slot % Sets]; }
 
+  // Elements before vector 0 are the first of their residues.
+  template <class Slots>
+  KILN_MEMBER void begin(Slots& slots) {
+    if (Row::thread() == Threads - 1) combine_end(of(Sets - 1), slots.own());
+  }
+  // Those after the last vector, which is a thread's number `From` to `To`, are the last.
+  template <int From, int To, class Index, class Slots>
+  KILN_MEMBER void end(const TreeEnds<Threads, Width, Index>& ends, Slots& slots) {
+    if (Row::thread() != u32(ends.vectors) % Threads) return;
+    const int last = int(u32(ends.vectors) / Threads % Sets);
+    KILN_UNROLL for (int slot = From; slot <= To && slot < From + Sets; ++slot) {
+      if (From == To || last == slot % Sets) combine_end(of(slot), slots.own() + Width);
+    }
+  }
+  KILN_MEMBER static void combine_end(Lanes<T, Width>& lanes, const T* end) {
+    KILN_UNROLL for (int i = 0; i < Width; ++i) {
+      lanes.lane[i] = Reduction::combine(lanes.lane[i], end[i]);
+    }
+  }
+
   // Every thread of the row gets the result.
   template <class Slots>
   KILN_MEMBER T result(Slots& slots) {
@@ -290,13 +353,13 @@ struct RowTree {
     } else {
       constexpr int kLeft = Row::kLeft;
       combine_far<Reduction, kFar, Row::kNear, Width>(lanes);
-      T* const own = reinterpret_cast<T*>(slots.byte) + Row::lane();
+      T* const own = reinterpret_cast<T*>(slots.byte) + Row::lane() * kLeft;
       KILN_UNROLL for (int i = 0; i < kLeft; ++i) {
-        own[(Row::wave() * kLeft + i) * kWave] = lanes.lane[i];
+        own[Row::wave() * kLeft * kWave + i] = lanes.lane[i];
       }
       KILN_SYNCHRONIZE();
       KILN_UNROLL for (int i = 0; i < kLeft; ++i) {
-        lanes.lane[i] = combine_apart<Reduction, Row::kWaves, kLeft * kWave>(own + i * kWave);
+        lanes.lane[i] = combine_apart<Reduction, Row::kWaves, kLeft * kWave>(own + i);
       }
       combine_far<Reduction, Row::kNear / 2, 1, kLeft>(lanes);
     }

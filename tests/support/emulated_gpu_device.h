@@ -136,6 +136,8 @@ static emulated::Dim3 threadIdx, blockIdx, gridDim;
 
 #define _Float16 emulated::Half
 #define __syncthreads() emulated::wait_for_others()
+#define __builtin_amdgcn_fence(order, scope) void(0)
+#define __builtin_amdgcn_wave_barrier() emulated::wait_for_others()
 #define __builtin_amdgcn_mov_dpp(value, control, ...) \
   int(emulated::data_parallel_move(unsigned(value), control))
 #define __builtin_amdgcn_ds_swizzle(value, pattern) \

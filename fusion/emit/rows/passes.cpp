@@ -113,8 +113,12 @@ void ReductionEmitter::skip_missing(int depth, std::string_view slot) {
 // the result: without a branch, this is computed beside the vectors.
 void ReductionEmitter::for_ends(const std::function<void()>& body) {
   out_.line(2, "{{");
-  out_.line(3, "const {} first = at_end ? thread < head ? thread : thread + vectors * {} : 0;",
-            index_, schedule_.width);
+  if (has_row_trees()) {
+    out_.line(3, "const {} first = at_end ? ends.element() : 0;", index_);
+  } else {
+    out_.line(3, "const {} first = at_end ? thread < head ? thread : thread + vectors * {} : 0;",
+              index_, schedule_.width);
+  }
   at_ends_ = true;
   body();
   at_ends_ = false;
@@ -155,16 +159,31 @@ void ReductionEmitter::emit_pass(int pass) {
   for (const std::size_t id : reductions_in(pass)) emit_result(id);
 }
 
-// A pass with sums in the order of their tree.
+// A pass with sums in the order of their tree. Elements before a row's first aligned vector are the
+// first of their residues, those after its last one the last.
 void ReductionEmitter::emit_row_trees(int pass, const Ids& trees) {
   for (const std::size_t id : trees) {
     const TypedNode& node = graph_.nodes[id];
     out_.line(2, "RowTree<{}, {}, {}, {}, {}> {}_tree;", info(node.op).combiner, partial_type(node),
               rows_.threads, schedule_.width, rows_.sets, names_[id]);
   }
+  if (is_shifted()) {
+    for_ends([&] { emit_vector(pass, 3, ""); });
+    out_.line(2, "KILN_SYNCHRONIZE_WAVE();");
+    for (const std::size_t id : trees) {
+      out_.line(2, "{0}_tree.begin({0}_ends);", names_[id]);
+    }
+  }
   in_row_tree_ = true;
   emit_batches(pass);
   in_row_tree_ = false;
+  if (!is_shifted()) return;
+  const bool kept = rows_.vectors != 0;
+  for (const std::size_t id : trees) {
+    out_.line(2, "{0}_tree.end<{1}, {2}>(ends, {0}_ends);", names_[id],
+              kept && rows_.sets > 1 ? rows_.full_vectors : 0,
+              kept && rows_.sets > 1 ? rows_.vectors : rows_.sets - 1);
+  }
 }
 
 // The vectors of a thread on a GPU. Those that are not on chip are loaded in batches, whose loads
@@ -418,6 +437,10 @@ void ReductionEmitter::emit_combine(std::size_t id, int depth) {
   }
   if (is_host() && is_arg_reduction(node.op)) {
     out_.line(depth, "{}_lanes.combine<{}>(lane, {});", names_[id], info(node.op).combiner, value);
+    return;
+  }
+  if (at_ends_ && sums_in_tree(node)) {
+    out_.line(depth, "{}_ends.put(ends, at_end, {});", names_[id], value);
     return;
   }
   out_.line(depth, "{3}{0}_lanes[lane] = {1}::combine({0}_lanes[lane], {2});", names_[id],

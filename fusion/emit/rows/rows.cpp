@@ -33,8 +33,15 @@ class RowEmitter : public ReductionEmitter {
     declare_tree_slots();
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
-      if (!is_reduction(node.op) || (has_row_trees() && sums_in_tree(node))) continue;
+      if (!is_reduction(node.op)) continue;
       std::string type = partial_type(node);
+      if (has_row_trees() && sums_in_tree(node)) {
+        if (!is_shifted()) continue;
+        out_.line(1, "KILN_SHARED TreeEndSlots<{}, {}, {}, {}, {}> {}_ends;",
+                  info(node.op).combiner, type, rows_.threads, schedule_.width, rows_.rows,
+                  names_[id]);
+        continue;
+      }
       if (const OnlineReductions* pair = online_pair_of(id)) {
         if (pair->centre == id) continue;
         type = pair->squares ? "Moments" : "Exponentials";
@@ -77,6 +84,10 @@ class RowEmitter : public ReductionEmitter {
   }
 
   void locate_rows() override {
+    // Threads may still read what they have at the ends of the rows before.
+    if (schedule_.wide_index && rows_.rows > 1 && is_shifted() && has_row_trees()) {
+      out_.line(2, "KILN_SYNCHRONIZE_WAVE();");
+    }
     std::string unit = in_cluster() ? fmt::format("item / {}", rows_.cluster_blocks) : "item";
     if (rows_.rows > 1) {
       unit = "least(wanted, row_count - 1)";
@@ -118,8 +129,14 @@ class RowEmitter : public ReductionEmitter {
       out_.line(2, "const {} head = head_of<{}>({}_row);", index_, schedule_.width,
                 operands_[static_cast<std::size_t>(rows_.phase)].name);
       out_.line(2, "const {} vectors = (size - head) / {};", index_, schedule_.width);
-      out_.line(2, "const bool at_end = {}thread < size - vectors * {};",
-                rows_.split ? "split == 0 && " : "", schedule_.width);
+      if (has_row_trees()) {
+        out_.line(2, "const TreeEnds<{}, {}, {}> ends{{head, vectors, size}};", rows_.threads,
+                  schedule_.width, index_);
+        out_.line(2, "const bool at_end = ends.has_element();");
+      } else {
+        out_.line(2, "const bool at_end = {}thread < size - vectors * {};",
+                  rows_.split ? "split == 0 && " : "", schedule_.width);
+      }
     }
     if (has_row_trees() && rows_.vectors == 0) {
       out_.line(2, "const u32 threads = threads_with_residues<{}, {}, {}>(size);", rows_.threads,

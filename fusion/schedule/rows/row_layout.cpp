@@ -237,11 +237,9 @@ RowFeatures features_for(const ReduceSpace& space, std::int64_t count, RowFeatur
 
 // Whether sums and products of a GPU's rows are combined in the order of their tree. It has a price
 // where rows are longer, since reductions that depend on each other have a barrier each: softmax
-// and layer_norm of 32,768 elements would go from 0.97 of a copy to 0.86 and 0.72. And where rows
-// begin within vectors, since an element at an end goes to the thread that has its residue:
-// layer_norm of 777 elements would go from 0.79 to 0.70.
+// and layer_norm of 32,768 elements would go from 0.97 of a copy to 0.86 and 0.72.
 bool follows_tree(const RowSchedule& rows, std::int64_t length) {
-  return rows.axes == 1 && !rows.split && rows.phase < 0 && length <= kLongestTreeRow;
+  return rows.axes == 1 && !rows.split && length <= kLongestTreeRow;
 }
 
 // Threads of such a row have different residues.
@@ -342,8 +340,10 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
       gpu && !by_columns && rows.axes == 1 && !row_invariant[leading] && !innermost.bounded;
   while (gpu && width > 1) {
     if (may_begin_within) rows.phase = phase_operand(axes, operands, row_invariant, leading, width);
+    const bool has_ends = rows.phase >= 0;  // with a thread for each element of them
+    if (has_ends && most_threads(rows, innermost.size, width) < 2 * width) rows.phase = -1;
     if (rows.phase >= 0) break;
-    if (innermost.size % width == 0) break;
+    if (!has_ends && innermost.size % width == 0) break;
     width /= 2;
   }
   // Of unaligned rows, those that happen to be aligned have the most vectors.

@@ -181,19 +181,20 @@ std::vector<EmulatedCall> calls_in_tree() {
     };
     for (const DType dtype : {DType::bf16, DType::f32}) {
       for (const std::int64_t length :
-           {0, 1, 2, 3, 7, 64, 256, 512, 1000, 1024, 2048, 4088, 4096, 4104, 8192}) {
+           {0, 1, 2, 3, 7, 64, 255, 256, 257, 512, 1000, 1024, 2048, 4095, 4096, 4097, 8192}) {
         for (const char* text : {kAlone, kBeside, kStored}) {
           add(text, {random_array(dtype, {3, length}, 80)});
         }
       }
-      for (const std::int64_t length : {136, 264, 1000, 2048, 8184}) {
-        for (const std::int64_t start : {8, 24}) {
-          add(start == 8 ? kStored : kBeside, {rows_from(start, length, dtype)});
+      for (const std::int64_t length : {130, 263, 515, 1001, 2047, 4096, 8185}) {
+        for (const std::int64_t start : {1, 2, 7}) {
+          add(start == 2 ? kStored : kBeside, {rows_from(start, length, dtype)});
         }
       }
     }
-    for (const std::int64_t length : {528, 1040, 4096}) {
+    for (const std::int64_t length : {520, 700, 1040, 4096}) {
       add(kStored, {random_array(DType::f8e4m3, {3, length}, 81)});
+      add(kStored, {rows_from(3, length + 5, DType::f8e4m3)});
     }
   }
   for (const std::int64_t length : {8000, 8192}) {  // too long to be kept
