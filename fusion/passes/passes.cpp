@@ -249,7 +249,7 @@ ShapedGraph share_common(const ShapedGraph& graph) {
 }
 
 ShapedGraph optimise(const ShapedGraph& graph) {
-  const ShapedGraph simple = simplify(drop_clamps(fold_constants(graph)));
+  const ShapedGraph simple = join_sums(simplify(drop_clamps(fold_constants(graph))));
   const ShapedGraph own = expand_windows(sink_functions(simple));
   const ShapedGraph moved = sink_views(hoist_views(hoist_reduced_views(own)));
   return store_iotas(refine_shapes(moved));

@@ -246,6 +246,50 @@ TEST(RefineShapes, NotWhereNothingWaitsOrAnAxisEndsWithinAnother) {
       << "running results go along one axis";
 }
 
+// The number of sums that are left, of x [2, 3, 4, 8] and what has one element for each group.
+std::size_t sums(const std::string& text, DType dtype = DType::f32,
+                 Rounding rounding = Rounding::once) {
+  const Graph graph = parse(text);
+  std::vector<ArgumentType> types;
+  std::vector<Dims> shapes;
+  for (const std::string& name : graph.arguments()) {
+    types.push_back({name == "s" ? DType::f32 : dtype, false, false});
+    shapes.push_back(name == "s" ? Dims{3, 4, 1} : Dims{2, 3, 4, 8});
+  }
+  ShapedGraph from;
+  from.graph = infer(graph, types, {}, rounding, "f");
+  from.shapes = infer_shapes(from.graph, shapes, "f");
+  const ShapedGraph to = join_sums(from);
+  EXPECT_EQ(to.shapes[to.graph.outputs[0]], from.shapes[from.graph.outputs[0]]) << text;
+  return static_cast<std::size_t>(std::ranges::count_if(
+      to.graph.nodes, [](const TypedNode& node) { return node.op == Op::sum; }));
+}
+
+TEST(JoinSums, OfGroupsTimesWhatThereIsOneOfForEach) {
+  EXPECT_EQ(sums("sum(sum(x, -1) * s, -2)"), 1u);
+  EXPECT_EQ(sums("sum(s * sum(x * y, -1), -2)"), 1u);
+  EXPECT_EQ(sums("sum(sum(x * y, -1) * s * s, -2, -3)"), 1u);
+  EXPECT_EQ(sums("sum(sum(x, -1), -2)"), 1u);
+  EXPECT_EQ(sums("sum(sum(f32(x), -1, -2) * 2, -3)", DType::bf16), 1u);
+  EXPECT_EQ(sums("sum(f32(sum(i32(x) * i32(y), -1)) * s, -2)", DType::i8), 1u);
+  EXPECT_EQ(sums("sum(sum((i32(x) - 8) * i32(y), -1) * s, -2)", DType::u8), 1u);
+}
+
+TEST(JoinSums, NotWhereAnotherNumberIsMeantOrNeeded) {
+  EXPECT_EQ(sums("g = sum(x, -1); sum(g * g, -2)"), 2u);
+  EXPECT_EQ(sums("g = sum(x, -1); sum(g * s, -2), g"), 2u);
+  EXPECT_EQ(sums("sum(exp(sum(x, -1)) * s, -2)"), 2u);
+  EXPECT_EQ(sums("sum((sum(x, -1) + 1) * s, -2)"), 2u);
+  EXPECT_EQ(sums("sum(sum(x, -1) * y, -2)"), 2u) << "larger than the groups' sums";
+  EXPECT_EQ(sums("sum(sum(x, -1) * s, -3)"), 2u) << "an axis between them stays";
+  EXPECT_EQ(sums("sum(f32(bf16(sum(x, -1))) * s, -2)"), 2u) << "rounds";
+  EXPECT_EQ(sums("sum(f32(i32(sum(x, -1))) * s, -2)"), 2u) << "truncates";
+  EXPECT_EQ(sums("sum(f32(sum(x * y, -1)) * s, -2)", DType::i32), 2u) << "wraps";
+  EXPECT_EQ(sums("sum(f32(sum(i32(x) * i32(y), -1)) * s, -2)", DType::i16), 2u)
+      << "more than f32 holds exactly";
+  EXPECT_EQ(sums("sum(sum(x, -1) * s, -2)", DType::f32, Rounding::each), 2u);
+}
+
 TEST(SinkFunctions, PastTheLargestAndSmallest) {
   EXPECT_EQ(reduced("max(exp(x), -1)"), Op::input);
   EXPECT_EQ(reduced("min(tanh(x))"), Op::input);

@@ -191,7 +191,18 @@ TEST_P(IntegerProducts, KeepWhatIsNotFiniteInItsRow) {
   }
 }
 
-class QuantisedPrograms : public testing::ProgramsOnDevices {};
+class QuantisedPrograms : public testing::ProgramsOnDevices {
+ protected:
+  static std::size_t kernels_of(const std::string& text, const std::vector<HostArray>& inputs) {
+    const Function function = parse("f", text);
+    Specification types;
+    for (const std::string& name : argument_names(function)) {
+      const HostArray& array = inputs[types.arguments.size()];
+      types.arguments.push_back({name, array.dtype, array.shape, {}, false});
+    }
+    return program_specs(function, types).size();
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Devices, QuantisedPrograms,
                          ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
                          testing::device_type_name);
@@ -207,8 +218,9 @@ TEST_P(QuantisedPrograms, QuantiseActivationsAndMultiply) {
       {h, q, scale}, 1e-4);
 }
 
-// Whichever way a caller brackets, names, converts or reshapes what is quantised, kernels multiply
-// integers: what is quantised and its scales pass between kernels, not the numbers they stand for.
+// Whichever way a caller brackets, names, converts or reshapes what is quantised, or adds groups
+// up, kernels multiply integers: what is quantised and its scales pass between kernels, not the
+// numbers they stand for.
 TEST_P(QuantisedPrograms, MultiplyIntegersHoweverTheyAreWritten) {
   const std::string quantise =
       "g = reshape(h, -1, 1, 4, 32); step = maximum(max(abs(g), -1), 1e-20) / 127; "
@@ -226,6 +238,8 @@ TEST_P(QuantisedPrograms, MultiplyIntegersHoweverTheyAreWritten) {
       quantise + "sum((q * scale + bias) * (f32(i32(x)) * step), -1, -2)",
       quantise + "sum((f32(q) - 8) * scale * (x * step), -1, -2)",
       quantise + "sum(f32(i32(q) * i32(x)) * (scale * step), -1, -2)",
+      quantise + "sum(sum(i32(q) * i32(x), -1) * (scale * step), -2)",
+      quantise + "sum(f32(sum((i32(q) - 8) * i32(x), -1)) * scale * step, -2)",
       flat + "sum((q * scale + bias) * (x * step)[:, None], -1, -2)",
       flat +
           "x2 = reshape(x, -1, 128); sum((q * scale + bias) * "
@@ -255,6 +269,29 @@ TEST_P(QuantisedPrograms, MultiplyIntegersHoweverTheyAreWritten) {
       EXPECT_TRUE(integers);
       EXPECT_EQ(kernels, 2U);
       check(text, inputs, 1e-4);
+    }
+  }
+}
+
+// A sum of the sums of groups, each times a number of its group, is one kernel.
+TEST_P(QuantisedPrograms, AddGroupsUpAtOnce) {
+  testing::Share share(GetParam(), 3);
+  for (const DType dtype : {DType::u4, DType::i8, DType::bf16, DType::f32}) {
+    for (const std::int64_t group : {7, 32, 64}) {
+      if (!share.next() || (dtype == DType::u4 && group % 2 != 0)) continue;
+      SCOPED_TRACE(fmt::format("{}, groups of {}", name(dtype), group));
+      const HostArray w = is_integer(dtype) ? integers(dtype, {21, 5, group}, 620)
+                                            : testing::random_array(dtype, {21, 5, group}, 620);
+      const HostArray scale = testing::random_array(DType::f32, {21, 5, 1}, 621);
+      const HostArray x = testing::random_array(DType::f32, {3, 1, 5, group}, 622);
+      for (const char* text :
+           {"sum(sum(w * x, -1) * s, -2)", "sum(s * sum(x * (f32(w) - 3), -1) * 0.5, -2)"}) {
+        const bool second = std::string_view(text).starts_with("sum(s ");
+        const std::vector<HostArray> inputs =
+            second ? std::vector{scale, x, w} : std::vector{w, x, scale};
+        EXPECT_EQ(kernels_of(text, inputs), 1U) << text;
+        check(text, inputs, 1e-3);
+      }
     }
   }
 }

@@ -1,0 +1,176 @@
+// The pass that makes one sum of the sum of groups' sums (passes.hpp): of sum(sum(q * x, -1) * s,
+// -2) the terms are q * x * s, and one kernel reduces both axes.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "fusion/graph/axes.hpp"
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/rewriter.hpp"
+#include "fusion/graph/size_trace.hpp"
+#include "fusion/passes/passes.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// Whole numbers up to here have exact sums in f32.
+constexpr double kMostExact = 1 << 24;
+
+// The largest magnitude that integers of a few bits can have, and what is computed of them.
+class Magnitudes {
+ public:
+  explicit Magnitudes(const TypedGraph& graph) : most_(graph.nodes.size()) {
+    for (NodeId id = 0; id < most_.size(); ++id) most_[id] = of(graph, graph.nodes[id]);
+  }
+
+  /// Nothing where it is not known to be below what the dtype holds.
+  const std::optional<double>& operator[](NodeId id) const { return most_[id]; }
+
+ private:
+  std::optional<double> of(const TypedGraph& graph, const TypedNode& node) const {
+    if (!is_integer(node.dtype)) return std::nullopt;
+    const bool is_signed = kind(node.dtype) == Kind::signed_integer;
+    const double largest = std::ldexp(1.0, bits(node.dtype) - (is_signed ? 1 : 0));
+    if (bits(node.dtype) <= 8) return largest;
+    const auto operand = [&](std::size_t i) { return most_[node.operands[i]]; };
+    std::optional<double> result;
+    if (node.op == Op::constant) {
+      result = std::abs(static_cast<double>(static_cast<std::int64_t>(node.payload)));
+    } else if (node.op == Op::promote || node.op == Op::cast) {
+      if (is_integer(graph.nodes[node.operands[0]].dtype)) result = operand(0);
+    } else if ((node.op == Op::add || node.op == Op::sub) && operand(0) && operand(1)) {
+      result = *operand(0) + *operand(1);
+    } else if (node.op == Op::mul && operand(0) && operand(1)) {
+      result = *operand(0) * *operand(1);
+    }
+    // A negative number has no place among unsigned ones.
+    return is_signed && result && *result < largest ? result : std::nullopt;
+  }
+
+  std::vector<std::optional<double>> most_;
+};
+
+class SumJoining {
+ public:
+  explicit SumJoining(const ShapedGraph& from)
+      : from_(from),
+        to_(from),
+        users_(users_of(from.graph.nodes)),
+        uses_(use_counts(from.graph)),
+        magnitudes_(from.graph) {}
+
+  ShapedGraph run() {
+    for (NodeId id = 0; id < uses_.size(); ++id) {
+      if (node(id).op == Op::sum) find_sum_of(id);
+    }
+    if (ways_.empty()) return from_;
+    return to_.run([&](NodeId id) {
+      const auto way = ways_.find(id);
+      return way == ways_.end() ? to_.copy(id) : join(id, way->second);
+    });
+  }
+
+ private:
+  const TypedNode& node(NodeId id) const { return from_.graph.nodes[id]; }
+  const Dims& shape(NodeId id) const { return from_.shapes[id]; }
+  NodeId terms(NodeId sum) const { return node(sum).operands[0]; }
+
+  // Follows what is made of the sums of groups alone, by products with what there is one of for
+  // each group and by conversions, to the sum of that.
+  void find_sum_of(NodeId groups) {
+    std::vector<NodeId> way{groups};
+    while (uses_[way.back()] == 1 && users_[way.back()].size() == 1) {
+      const NodeId user = users_[way.back()].front();
+      if (node(user).op == Op::sum) {
+        const bool joins =
+            is_floating(node(user).dtype) && reduces_the_last(user, groups) && is_exact(groups);
+        if (joins) ways_.emplace(user, std::move(way));
+        return;
+      }
+      const bool scales = node(user).op == Op::mul || converts(user);
+      if (!scales || !is_floating(node(user).dtype) || shape(user) != shape(groups)) return;
+      way.push_back(user);
+    }
+  }
+
+  // A cast to a narrow float rounds each group's sum.
+  bool converts(NodeId id) const {
+    return node(id).op == Op::promote || (node(id).op == Op::cast && bits(node(id).dtype) >= 32);
+  }
+
+  std::vector<bool> reduced(NodeId sum) const {
+    std::vector<bool> axes(shape(sum).size());
+    for (std::size_t k = 0; k < axes.size(); ++k) axes[k] = shape(sum)[k] != shape(terms(sum))[k];
+    return axes;
+  }
+
+  // Whether two sums reduce all axes from one on.
+  bool reduces_the_last(NodeId sum, NodeId groups) const {
+    const Dims& whole = shape(terms(groups));
+    if (whole.size() != shape(sum).size()) return false;
+    const std::vector<bool> outer = reduced(sum);
+    const std::vector<bool> inner = reduced(groups);
+    bool begun = false;
+    for (std::size_t k = 0; k < whole.size(); ++k) {
+      const bool reduces = outer[k] || inner[k];
+      if (begun && !reduces && whole[k] != 1) return false;
+      begun = begun || reduces;
+    }
+    return begun;
+  }
+
+  // Whether what a group's sum gives is what its terms come to as floats too.
+  bool is_exact(NodeId groups) const {
+    if (is_floating(node(groups).dtype)) return true;
+    const std::optional<double>& most = magnitudes_[terms(groups)];
+    if (!most) return false;
+    const std::int64_t results = std::max<std::int64_t>(1, element_count(shape(groups)));
+    const std::int64_t all = element_count(shape(terms(groups)));
+    SizeSum().add(*most, all).add(-kMostExact, results).decide();
+    return *most * static_cast<double>(all) <= kMostExact * static_cast<double>(results);
+  }
+
+  NodeId join(NodeId sum, const std::vector<NodeId>& way) {
+    const NodeId groups = way.front();
+    const Dims& whole = shape(terms(groups));
+    NodeId value = to_.moved(terms(groups));
+    for (std::size_t i = 1; i < way.size(); ++i) {
+      TypedNode copy = to_.moved_node(way[i]);
+      for (std::size_t k = 0; k < copy.arity; ++k) {
+        if (node(way[i]).operands[k] == way[i - 1]) copy.operands[k] = value;
+      }
+      value = to_.add(copy, whole);
+    }
+    const std::vector<bool> outer = reduced(sum);
+    const std::vector<bool> inner = reduced(groups);
+    std::vector<int> axes;
+    for (std::size_t k = 0; k < whole.size(); ++k) {
+      if (outer[k] || inner[k])
+        axes.push_back(static_cast<int>(k) - static_cast<int>(whole.size()));
+    }
+    TypedNode all = node(sum);
+    all.operands[0] = value;
+    all.payload = axis_set(axes, "sum");
+    return to_.add(all, shape(sum));
+  }
+
+  const ShapedGraph& from_;
+  GraphRewriter to_;
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<std::size_t> uses_;
+  Magnitudes magnitudes_;
+  std::map<NodeId, std::vector<NodeId>> ways_;  ///< to each sum, from the sum of a group on
+};
+
+}  // namespace
+
+ShapedGraph join_sums(const ShapedGraph& graph) {
+  // Rounding::each promises the bits that every op gives when it is alone.
+  if (graph.graph.rounding == Rounding::each) return graph;
+  return SumJoining(graph).run();
+}
+
+}  // namespace kiln::fusion
