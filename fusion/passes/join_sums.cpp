@@ -11,6 +11,7 @@
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/size_trace.hpp"
+#include "fusion/infer/bounds.hpp"
 #include "fusion/passes/passes.hpp"
 
 namespace kiln::fusion {
@@ -63,8 +64,11 @@ class SumJoining {
         magnitudes_(from.graph) {}
 
   ShapedGraph run() {
+    if (has_bounds(from_)) bounds_ = infer_bounds(from_, "sum");
     for (NodeId id = 0; id < uses_.size(); ++id) {
-      if (node(id).op == Op::sum) find_sum_of(id);
+      // An axis that ends where data says is reduced by itself.
+      const bool ends = !bounds_.empty() && !bounds_[node(id).operands[0]].empty();
+      if (node(id).op == Op::sum && !ends) find_sum_of(id);
     }
     if (ways_.empty()) return from_;
     return to_.run([&](NodeId id) {
@@ -162,6 +166,7 @@ class SumJoining {
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::size_t> uses_;
   Magnitudes magnitudes_;
+  std::vector<Ends> bounds_;                    ///< of each node; none if nothing is bounded
   std::map<NodeId, std::vector<NodeId>> ways_;  ///< to each sum, from the sum of a group on
 };
 

@@ -65,6 +65,13 @@ TEST_P(Bounded, ReducesWhatIsBeforeTheEnd) {
   check_lengths("sum(i64(x[:, :n] * 8), -1)", {x, kOne}, 1, 37, 0);
 }
 
+// An axis that ends where data says is reduced by itself; sums of its groups are added up after.
+TEST_P(Bounded, AddsUpSumsOfGroups) {
+  const HostArray x = random_array(DType::f32, {3, 5, 12}, 7);
+  check_lengths("sum(sum(x[:, :, :n], -1) * 2, -2)", {x, kOne}, 1, 12, 1e-5, How::program);
+  check_lengths("sum(sum(x[:, :n], -1) * 2, -2)", {x, kOne}, 1, 5, 1e-5, How::program);
+}
+
 TEST_P(Bounded, StoresWhatIsBeforeTheEnd) {
   const HostArray x = random_array(DType::f16, {5, 6, 24}, 2);
   check_lengths("x[:n] * 2 + 1", {x, kOne}, 1, 5, 1e-3);
