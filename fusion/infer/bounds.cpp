@@ -47,6 +47,7 @@ class BoundInference {
       return result;
     }
     if (own.op == Op::take) return of_take(own);
+    if (own.op == Op::concat) return of_concat(own);
     if (is_reduction(own.op)) return of_reduction(id, own);
     for (const NodeId operand : own.inputs()) {
       if (bounds_[operand].empty()) continue;
@@ -61,6 +62,27 @@ class BoundInference {
   Ends of_take(const TypedNode& own) const {
     if (!bounds_[own.operands[0]].empty()) refuse(own);
     return bounds_[own.operands[1]];
+  }
+
+  // Parts that end alike, along another axis than the one in which they follow each other.
+  Ends of_concat(const TypedNode& own) const {
+    const Ends& first = bounds_[own.operands[0]];
+    const Ends& second = bounds_[own.operands[1]];
+    const auto rank = static_cast<std::int64_t>(graph_.shapes[own.operands[0]].size());
+    const std::int64_t given = shape_list(graph_.graph, own)[0];
+    const std::int64_t axis = given < 0 ? given : given - rank;
+    const auto is_along = [&](const BoundedAxis& bound) {
+      const Dims& end = graph_.shapes[bound.end];
+      const std::int64_t place = static_cast<std::int64_t>(end.size()) + axis;
+      return bound.axis == axis || (place >= 0 && end[static_cast<std::size_t>(place)] != 1);
+    };
+    if (first == second && std::ranges::none_of(first, is_along)) return first;
+    throw Error(
+        Code::unsupported,
+        fmt::format(
+            "{}: concat: expected operands that are bounded alike along other axes than {}, "
+            "given {} and {} bounds",
+            function_, given, first.size(), second.size()));
   }
 
   Ends of_reduction(NodeId id, const TypedNode& own) const {

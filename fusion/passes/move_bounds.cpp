@@ -26,7 +26,14 @@ std::int64_t product_before(const Dims& shape, std::size_t axis) {
 class BoundMoving {
  public:
   explicit BoundMoving(const ShapedGraph& from)
-      : from_(from), to_(from), uses_(use_counts(from.graph)) {}
+      : from_(from),
+        to_(from),
+        uses_(use_counts(from.graph)),
+        is_seen_(from.graph.nodes.size(), false) {
+    for (const TypedNode& node : from.graph.nodes) {
+      if (is_view_op(node.op)) is_seen_[node.operands[0]] = true;
+    }
+  }
 
   ShapedGraph run() {
     return to_.run([&](NodeId id) {
@@ -48,7 +55,10 @@ class BoundMoving {
     const Dims& shape = from_.shapes[id];
     const std::size_t axis = indexed_axis(node.op, shape_list(from_.graph, node), shape, "bound");
     const NodeId end = to_.moved(node.operands[1]);
-    return bounded(to_.moved(node.operands[0]), from_end(axis, shape), end);
+    const NodeId value = to_.moved(node.operands[0]);
+    // Past views it moves towards the outputs.
+    return is_seen_[id] ? bound_node(value, from_end(axis, shape), end)
+                        : bounded(value, from_end(axis, shape), end);
   }
 
   static std::int64_t from_end(std::size_t axis, const Dims& shape) {
@@ -188,6 +198,7 @@ class BoundMoving {
   const ShapedGraph& from_;
   GraphRewriter to_;
   std::vector<std::size_t> uses_;
+  std::vector<bool> is_seen_;                  ///< through a view
   std::map<NodeId, std::size_t> uses_of_new_;  ///< how often what new nodes stand for is used
 };
 

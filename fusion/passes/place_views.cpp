@@ -316,12 +316,31 @@ class Placer {
     if (!is_computed(placed(made)) || (source(id).op == Op::bound && !is_copy_of_bound(id, made))) {
       return;
     }
-    std::vector<BoundedAxis> own = bounds_of_space(from_, bounds_, id);
-    for (BoundedAxis& bound : own) bound.end = end_of(bound.end);
-    std::ranges::sort(own);
-    if (own.empty()) return;
+    set_ends(made, placed_ends(bounds_of_space(from_, bounds_, id)));
+  }
+
+  Ends placed_ends(Ends ends) {
+    for (BoundedAxis& bound : ends) bound.end = end_of(bound.end);
+    std::ranges::sort(ends);
+    return ends;
+  }
+
+  void set_ends(NodeId made, Ends ends) {
+    if (ends.empty()) return;
     to_.bounds.resize(to_.graph.nodes.size());
-    to_.bounds[made] = std::move(own);
+    to_.bounds[made] = std::move(ends);
+  }
+
+  // A copy of what is stored up to an end, where the value itself is computed further or not at
+  // all.
+  std::optional<NodeId> copy_to_end(const Part& part, NodeId value) {
+    if (bounds_.empty() || bounds_[part.value].empty()) return {};
+    Ends ends = placed_ends(bounds_[part.value]);
+    const bool known = value < to_.bounds.size();
+    if (is_computed(placed(value)) && known && to_.bounds[value] == ends) return {};
+    const NodeId copied = new_copy(value);
+    set_ends(copied, std::move(ends));
+    return copied;
   }
 
   bool is_copy_of_bound(NodeId id, NodeId made) const {
@@ -522,6 +541,7 @@ class Placer {
   PlacedPart store(const Part& part, bool output) {
     const NodeId value = applied(part.then, moved_[part.value]);
     ArrayLayout layout = part.layout;
+    if (const std::optional<NodeId> copied = copy_to_end(part, value)) return {*copied, layout};
     // What is a part of several arrays is copied to each when that is needed, lest all of them live
     // from the first on.
     if (!output && (uses_[part.value] > 1 || !is_computed(placed(value)))) {

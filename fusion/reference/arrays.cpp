@@ -353,6 +353,7 @@ class ArrayEvaluation {
   Beyond beyond(std::size_t id) const {
     const TypedNode& node = graph_.nodes[id];
     if (is_view_op(node.op)) return beyond_in_view(id, node);
+    if (node.op == Op::concat) return beyond_in_parts(id, node);
     Beyond result;
     if (node.op == Op::put || node.op == Op::tuple) return result;
     for (std::size_t i = 0; i < node.arity; ++i) {
@@ -434,6 +435,24 @@ class ArrayEvaluation {
         break;
       }
     }
+    return result;
+  }
+
+  // An element of what is concatenated is beyond what it is beyond in its part.
+  Beyond beyond_in_parts(std::size_t id, const TypedNode& node) const {
+    Beyond result;
+    std::vector<Dims> parts;
+    for (const NodeId operand : node.inputs()) parts.push_back(shapes_[operand]);
+    std::size_t element = 0;
+    for_each_element(shapes_[id], [&](const Dims& at) {
+      Dims from;
+      const std::size_t i =
+          element_source(node.op, shape_list(graph_, node), parts, at, shapes_[id], from);
+      for (const auto& [axis, elements] : beyond_[node.operands[i]]) {
+        axis_of(result, axis, id)[element] = elements[element_at(from, parts[i])];
+      }
+      ++element;
+    });
     return result;
   }
 

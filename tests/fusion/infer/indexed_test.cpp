@@ -130,7 +130,10 @@ TEST(Bounds, OfWhatCannotEndAreErrors) {
   const Given x{f32, {5, 7, 4}};
   const Given n{i32, {}};
   EXPECT_THAT(error_of("cumsum(x[:n], 0)", {x, n}), HasSubstr("cumsum: an operand is bounded"));
-  EXPECT_THAT(error_of("concat(0, x[:n], x)", {x, n}), HasSubstr("concat: an operand is bounded"));
+  EXPECT_THAT(
+      error_of("concat(0, x[:n], x[:n])", {x, n}),
+      HasSubstr("concat: expected operands that are bounded alike along other axes than 0"));
+  EXPECT_THAT(error_of("concat(1, x[:n], x)", {x, n}), HasSubstr("given 1 and 0 bounds"));
   EXPECT_THAT(error_of("reshape(x[:, :n], -1)", {x, n}), HasSubstr("is no axis of the result"));
   EXPECT_THAT(error_of("x[:n][1:]", {x, n}), HasSubstr("is no axis of the result"));
   EXPECT_THAT(error_of("sum(x[:, :n], 0)", {x, {i32, {5, 1, 1}}}),

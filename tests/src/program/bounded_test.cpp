@@ -79,6 +79,18 @@ TEST_P(Bounded, StoresWhatIsBeforeTheEnd) {
   check_lengths("x[:, :, :n] * 2 + 1", {x, kOne}, 1, 24, 1e-3);
   check_lengths("(x * 2)[:, :n]", {x, kOne}, 1, 6, 1e-3, How::program);
   check_lengths("x[:n]", {x, kOne}, 1, 5, 0, How::program);
+  check_lengths("y = (x * 2)[:, :n]; y[:, :, ::2] + y[:, :, 1::2]", {x, kOne}, 1, 6, 1e-3,
+                How::program);
+}
+
+TEST_P(Bounded, ConcatenatesWhatEndsAlike) {
+  const HostArray x = random_array(DType::f16, {5, 6, 24}, 2);
+  check_lengths("concat(-1, x[:n] * 2, exp(x[:n]))", {x, kOne}, 1, 5, 1e-3, How::program);
+  check_lengths("y = x[:, :n] * 2; concat(0, y + 1, y)", {x, kOne}, 1, 6, 1e-3, How::program);
+  check_lengths("concat(1, x[:, :, :n], x[:, :, :n] * 2)", {x, kOne}, 1, 24, 1e-3, How::program);
+  check_lengths("sum(concat(-1, x[:n] * 2, x[:n]), -1)", {x, kOne}, 1, 5, 2e-3, How::program);
+  check_lengths("c = concat(1, x[:, :, :n] * 2, x[:, :, :n]); softmax(f32(c), -1)", {x, kOne}, 1,
+                24, 1e-4, How::program);
 }
 
 TEST_P(Bounded, NormalisesRows) {
