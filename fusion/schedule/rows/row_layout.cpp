@@ -236,8 +236,8 @@ RowFeatures features_for(const ReduceSpace& space, std::int64_t count, RowFeatur
 }
 
 // Whether sums and products of a GPU's rows are combined in the order of their tree. It has a price
-// where rows are longer, since reductions that depend on each other have a barrier each: softmax
-// and layer_norm of 32,768 elements would go from 0.97 of a copy to 0.86 and 0.72.
+// where rows are longer, since reductions that depend on each other have a barrier each: layer_norm
+// of 32,768 f32 would go from 0.99 of a copy to 0.90.
 bool follows_tree(const RowSchedule& rows, std::int64_t length) {
   return rows.axes == 1 && !rows.split && length <= kLongestTreeRow;
 }

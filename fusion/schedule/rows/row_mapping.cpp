@@ -72,17 +72,17 @@ int power_of_two_to(std::int64_t count) {
       std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
 }
 
-// What each thread does at the ends of an unaligned row, and to combine sums in the order of the
-// tree, is as much for few bytes as for many: threads with up to 128 bytes of a row are better than
-// the twice as many of aligned rows. On an H100 layer_norm goes from 0.59 of a copy to 0.97 (6,001
-// bf16, 256 threads and 128), from 0.74 to 0.99 (3,001 bf16, 128 and 64) and from 0.82 to 0.98
-// (1,501 f16, 64 and 32), softmax of 5,001 f16 from 0.80 to 0.99 (256 and 128). Without weights few
-// threads have too little to do: softmax of 4,097 f16 reaches 0.99 with 128 and 0.95 with 64, of
-// 1,501 bf16 0.98 with 64 and 0.95 with 32.
-int threads_of_unaligned(std::int64_t bytes, bool has_weights, const RowModel& model) {
+// Threads of a row that follows the tree, of which each has up to 128 bytes. What is done once for
+// each thread takes as long for few bytes as for many: combining sums in the order of the tree, and
+// what is at the ends of an unaligned row. On an H100 layer_norm of 5,120 bf16 goes from 0.77 of a
+// copy to 1.00 (256 threads and 128), rms_norm of 10,240 bf16 from 0.75 to 1.00 (512 and 256);
+// unaligned layer_norm from 0.59 to 0.97 (6,001 bf16, 256 and 128) and from 0.82 to 0.98 (1,501
+// f16, 64 and 32). Without weights few threads have too little to do: unaligned softmax of 4,097
+// f16 reaches 0.99 with 128 and 0.95 with 64, of 1,501 bf16 0.98 with 64 and 0.95 with 32.
+int threads_in_tree(std::int64_t bytes, bool unaligned, bool has_weights, const RowModel& model) {
   constexpr std::int64_t kMostBytes = 128;
-  if (has_weights) return power_of_two_from((bytes + kMostBytes - 1) / kMostBytes);
-  const bool is_short = bytes <= kMostBytes / 2 * model.short_row;
+  if (unaligned && has_weights) return power_of_two_from((bytes + kMostBytes - 1) / kMostBytes);
+  const bool is_short = !unaligned || bytes <= kMostBytes / 2 * model.short_row;
   return std::max(power_of_two_to(bytes / (kMostBytes / 2)), is_short ? 1 : 2 * model.short_row);
 }
 
@@ -203,10 +203,9 @@ void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vect
     const bool few = !stores && !rows.split && vectors <= 2 * model.short_row;
     rows.threads = threads_for(each, few ? model.short_threads : model.short_row, widest);
     // Where the tree is followed, of which AMD GPUs have not been measured.
-    if (backend == Backend::nvidia && rows.phase >= 0 && stores && wide &&
-        vectors * width <= kLongestTreeRow) {
-      rows.threads = std::clamp(threads_of_unaligned(bytes, in_vector.weights != 0, model),
-                                std::min(model.short_row, rows.threads), rows.threads);
+    if (backend == Backend::nvidia && stores && wide && vectors * width <= kLongestTreeRow) {
+      const int best = threads_in_tree(bytes, rows.phase >= 0, in_vector.weights != 0, model);
+      rows.threads = std::clamp(best, std::min(model.short_row, rows.threads), rows.threads);
     }
   }
   rows.threads = std::min(std::max(rows.threads, least), most);

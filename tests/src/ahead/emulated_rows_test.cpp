@@ -180,13 +180,13 @@ std::vector<EmulatedCall> calls_in_tree() {
       calls.push_back({text, std::move(inputs), target});
     };
     for (const DType dtype : {DType::bf16, DType::f32}) {
-      for (const std::int64_t length :
-           {0, 1, 2, 3, 7, 64, 255, 256, 257, 512, 1000, 1024, 2048, 4095, 4096, 4097, 8192}) {
+      for (const std::int64_t length : {0, 1, 2, 3, 7, 64, 255, 256, 257, 512, 1000, 1024, 2048,
+                                        4095, 4096, 4097, 8192, 10240, 16384}) {
         for (const char* text : {kAlone, kBeside, kStored}) {
           add(text, {random_array(dtype, {3, length}, 80)});
         }
       }
-      for (const std::int64_t length : {130, 263, 515, 1001, 2047, 4096, 8185}) {
+      for (const std::int64_t length : {130, 263, 515, 1001, 2047, 4096, 8185, 12001}) {
         for (const std::int64_t start : {1, 2, 7}) {
           add(start == 2 ? kStored : kBeside, {rows_from(start, length, dtype)});
         }
