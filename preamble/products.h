@@ -317,6 +317,22 @@ KILN_FN bool all_finite(const f32 (&value)[Count]) {
   return finite;
 }
 
+// Where some results are not finite, all are computed again, and others then stay what they were.
+template <class T, int Count>
+struct FirstResults {
+  T of[Count];
+  KILN_MEMBER explicit FirstResults(const T (&value)[Count]) {
+    KILN_EACH(i, Count) of[i] = value[i];
+  }
+  KILN_MEMBER void restore_finite(T (&value)[Count]) const {
+    KILN_EACH(i, Count) value[i] = isfinite(of[i]) ? of[i] : value[i];
+  }
+};
+template <class T>
+KILN_FN void replace_unless_finite(T& result, T other) {
+  result = isfinite(result) ? result : other;
+}
+
 // Rows past the end repeat the last row; they are not stored.
 template <class Index>
 KILN_FN Index row_or_last(Index row, Index count) {
@@ -326,9 +342,10 @@ KILN_FN Index row_or_last(Index row, Index count) {
 // A thread adds the products of a vector of W elements to one sum per lane (A of them) and those to
 // the total, so a sum of n elements by t threads has an error of at most
 //   (W / A + n / (W t) + log2(A t) + 1) u
-// times the sum of the sizes of its terms, u being half a unit in the last place of 1. The CPU adds
-// a sum to its total after 64 terms; where it computes with whole vectors (product_vectors.h), A is
-// 16.
+// times the sum of the sizes of its terms, u being half a unit in the last place of 1; on GPUs t is
+// the number of threads that a row can have, whose vectors fewer threads take in turns. The CPU
+// adds a sum to its total after 64 terms; where it computes with whole vectors (product_vectors.h),
+// A is 16.
 //
 // Where the terms are small integers n with a scale s and a bias b for each group, times x, GPUs
 // sum (n - p) x and x, and scale the two sums once for each group, by s and by b + p s. The whole
@@ -341,6 +358,10 @@ KILN_FN Index row_or_last(Index row, Index count) {
 
 #if KILN_HOST
 
+// A thread has whole rows.
+#define KILN_FOR_VECTORS_OF_TURN(Index, threads, turns, turn, vector, count) \
+  for (Index vector = 0; vector < count; ++vector)
+
 template <class T, int Threads, int Count>
 struct ManySlots {};
 template <class Reduction, int Threads, class T, int Count>
@@ -348,25 +369,118 @@ KILN_FN void reduce_all(T (&)[Count], ManySlots<T, Threads, Count>&) {}
 
 #else
 
+// What the threads of a row have is combined in pairs, half of all apart first, be they in one wave
+// or in several, or be it that one thread takes the vectors of several of them in turns. Threads
+// are numbered as the vectors that they take: eight neighbours of a wave read whole lines of 128
+// bytes, the next eight lines that are far from these, so that a wave has pairs that are far apart.
+template <int Threads>
+struct ProductThreads {
+  enum : int {
+    kTogether = Threads < kWave ? Threads : kWave,
+    kWaves = Threads / kTogether,
+    kNear = kWaves == 1 ? kTogether : 8,
+    kApart = kTogether / kNear,
+    kShared = kApart < kWaves ? kApart : kWaves,  // as many lanes share the results of waves
+  };
+  static_assert((Threads & (Threads - 1)) == 0, "ProductThreads: a power of two");
+  static __device__ __forceinline__ u32 lane() { return threadIdx.x % kTogether; }
+  static __device__ __forceinline__ u32 wave() { return threadIdx.x % Threads / kTogether; }
+  static __device__ __forceinline__ u32 thread() {
+    return lane() % kNear + kNear * (wave() + kWaves * (lane() / kNear));
+  }
+};
+
+// The turn whose vectors are taken as number `turn`: pairs half of all apart come one after the
+// other.
+template <int Turns>
+KILN_FN u32 reversed_turn(u32 turn) {
+  u32 result = 0;
+  KILN_UNROLL for (int bit = 1; bit < Turns; bit *= 2) {
+    result = result * 2 + (turn & 1u);
+    turn >>= 1;
+  }
+  return result;
+}
+template <class Index, int Threads, int Turns>
+KILN_FN Index first_of_turn(u32 turn) {
+  return ProductThreads<Threads>::thread() + reversed_turn<Turns>(turn) * u32(Threads);
+}
+#define KILN_EACH_TURN(turn, turns) _Pragma("unroll 1") for (u32 turn = 0; turn < turns; ++turn)
+#define KILN_FOR_VECTORS_OF_TURN(Index, threads, turns, turn, vector, count)              \
+  for (Index vector = ::kiln::first_of_turn<Index, threads, turns>(turn); vector < count; \
+       vector += Index(threads) * turns)
+
+// What a thread has after some turns: of each power of two of these the result, if their number has
+// it. With the last turn all are combined.
+template <class T, int Count>
+struct Turns {
+  T of[Count > 8 ? 4 : Count > 4 ? 3 : Count > 2 ? 2 : 1];
+  template <class Reduction>
+  __device__ __forceinline__ T add(u32 turn, T value) {
+    bool complete = true;
+    KILN_EACH(i, int(sizeof of / sizeof of[0])) {
+      const bool combines = complete && (turn >> i & 1u) != 0;
+      if (combines) value = Reduction::combine(of[i], value);
+      if (complete && !combines) of[i] = value;
+      complete = combines;
+    }
+    return value;
+  }
+};
+
 template <class T, int Threads, int Count>
 struct ManySlots {
-  T wave[(Threads + kWave - 1) / kWave][Count];
+  using Row = ProductThreads<Threads>;
+  T wave[Row::kWaves][Row::kNear][Count];
 };
+
+// Combines what lanes have that differ in the bits of their numbers from `Mask` down to `End`.
+template <class Reduction, int Mask, int End, class T>
+KILN_FN T combine_lanes(T value) {
+  if constexpr (Mask < End) {
+    return value;
+  } else {
+    return combine_lanes<Reduction, Mask / 2, End>(
+        Reduction::combine(value, exchange<Mask, false>(value)));
+  }
+}
+// Combines result `i` of every `Step`th wave from `wave` on, `Count` of them.
+template <class Reduction, int Count, int Step, class Slots>
+KILN_FN auto combine_slots(const Slots& slots, u32 wave, int near, int i) {
+  if constexpr (Count == 1) {
+    return slots[wave][near][i];
+  } else {
+    return Reduction::combine(
+        combine_slots<Reduction, Count / 2, Step * 2>(slots, wave, near, i),
+        combine_slots<Reduction, Count / 2, Step * 2>(slots, wave + Step, near, i));
+  }
+}
 
 // Every thread of the rows gets the results, after one barrier for all of them.
 template <class Reduction, int Threads, class T, int Count>
 KILN_FN void reduce_all(T (&value)[Count], ManySlots<T, Threads, Count>& slots) {
-  constexpr int kTogether = Threads < kWave ? Threads : kWave;
-  KILN_EACH(i, Count) value[i] = reduce_wave<Reduction, kTogether>(value[i]);
-  if constexpr (Threads > kWave) {
-    const int thread = int(threadIdx.x) % Threads;
-    if (thread % kWave == 0) {
-      KILN_EACH(i, Count) slots.wave[thread / kWave][i] = value[i];
+  using Row = ProductThreads<Threads>;
+  constexpr int kEnd = Row::kWaves == 1 ? 1 : int(Row::kNear);
+  KILN_EACH(i, Count) value[i] = combine_lanes<Reduction, Row::kTogether / 2, kEnd>(value[i]);
+  if constexpr (Row::kWaves > 1) {
+    const u32 lane = Row::lane();
+    if (lane < Row::kNear) {
+      KILN_EACH(i, Count) slots.wave[Row::wave()][lane][i] = value[i];
     }
     KILN_SYNCHRONIZE();
-    constexpr int kWaves = Threads / kWave;
-    KILN_EACH(i, Count) value[i] = reduce_wave<Reduction, kWaves>(slots.wave[thread % kWaves][i]);
+    KILN_EACH(i, Count) {
+      value[i] = combine_lanes<Reduction, Row::kNear * Row::kShared / 2, 1>(
+          combine_slots<Reduction, Row::kWaves / Row::kShared, Row::kShared>(
+              slots.wave, lane / Row::kNear % Row::kShared, int(lane) % Row::kNear, i));
+    }
   }
+#if KILN_AMD
+  // LLVM 14 (HIP 5.2) puts neighbouring results into pairs of registers (gfx90a), and forgets to
+  // move the second ones of some past the branch around what computes results again.
+  if constexpr (is_same<T, f32>()) {
+    KILN_EACH(i, Count) asm("" : "+v"(value[i]));
+  }
+#endif
 }
 
 #endif

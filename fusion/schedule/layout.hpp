@@ -156,6 +156,7 @@ struct ProductSchedule {
   int rows = 0;     ///< of a thread; 0: no such kernel
   int columns = 1;  ///< results of each row
   int lanes = 1;    ///< of a vector, computed at a time
+  int turns = 1;    ///< GPUs: how many threads' vectors of a row each thread takes, a power of two
   TileSchedule tiles;
   friend bool operator==(const ProductSchedule&, const ProductSchedule&) = default;
 };

@@ -4,6 +4,8 @@
 // instructions (tiles.cpp). Where values are computed is decided in product_values.hpp.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -94,10 +96,16 @@ class ProductEmitter : private ProductAxes {
   std::string_view each_lane() const { return vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH_LANE"; }
   std::string_view each() const { return vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH"; }
 
-  // The loop over the elements of the rows.
+  // The loop over the elements of the rows, which GPUs go through in turns
+  // (ProductSchedule::turns).
   bool sums_in_blocks(const TypedNode& node) const;
   void declare_results();
   void sum_up();
+  void begin_turns();
+  void end_turns();
+  /// Writes the statement by which results become the totals of `lanes`, or of a turn and of those
+  /// before it.
+  void take_total(NodeId sum, const std::string& total);
   void recompute_non_finite();
   void begin_sums();
   bool in_parts(std::size_t i) const;
@@ -126,12 +134,20 @@ class ProductEmitter : private ProductAxes {
   void results_of_codes();
 
   // Groups of small weights (ProductForm).
-  Scope by_row() const { return {Level::group, true, false}; }
+  /// Where a value of a group is computed that depends on `parts`.
+  Scope of_group(std::initializer_list<std::optional<NodeId>> parts) const;
+  Scope of_zero_point(const ProductForm& form) const;
+  Scope of_offset(const ProductForm& form) const;
   Scope of_activation(const ProductForm& form) const;
   void begin_groups();
   void begin_integers(NodeId sum);
-  Scope of_activation_scale(const ProductForm& form) const;
-  void add_activations();
+  Scope of_scales(const ProductForm& form) const;
+  Scope of_rest(const ProductForm& form) const;
+  /// The loop in which a value of an element is computed: that of a part of a vector, that of a row
+  /// or that of a row's columns.
+  enum class Loop : std::uint8_t { part, row, result };
+  Loop loop_of(NodeId element) const;
+  void add_activations(Loop loop);
   void end_groups();
 
   // Integer products (preamble/product_integers.h).

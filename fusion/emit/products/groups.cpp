@@ -93,8 +93,27 @@ std::string ProductEmitter::group_indices(const Scope& scope) const {
   return indices(scope) + (in_groups_ ? "[g]" : "");
 }
 
+Scope ProductEmitter::of_group(std::initializer_list<std::optional<NodeId>> parts) const {
+  Scope scope{Level::group, false, false};
+  for (const std::optional<NodeId>& part : parts) {
+    if (!part) continue;
+    scope.rows = scope.rows || nodes_.scope(*part).rows;
+    scope.columns = scope.columns || nodes_.scope(*part).columns;
+  }
+  return scope;
+}
+
+// That of a bias is found by its scale.
+Scope ProductEmitter::of_zero_point(const ProductForm& form) const {
+  return form.bias ? of_group({form.bias, form.scale}) : of_group({form.zero_point});
+}
+
+Scope ProductEmitter::of_offset(const ProductForm& form) const {
+  return of_group({form.bias, form.zero_point, form.scale});
+}
+
 Scope ProductEmitter::of_activation(const ProductForm& form) const {
-  return {Level::group, false, nodes_.scope(form.activation).columns};
+  return of_group({form.activation});
 }
 
 void ProductEmitter::begin_groups() {
@@ -108,27 +127,30 @@ void ProductEmitter::begin_groups() {
     }
     const std::string scale = form.scale ? values_[*form.scale] : "1.0f";
     const std::string& own = names_[id];
-    const std::string at = group_indices(by_row());
-    declare_of_group("f32", own + "_zero_point", by_row());
+    const Scope zero_points = of_zero_point(form);
+    const Scope offsets = of_offset(form);
+    const std::string at = group_indices(zero_points);
+    declare_of_group("f32", own + "_zero_point", zero_points);
     if (!form.has_offset()) {
-      out_.line(3, "{}{}_zero_point{} = {};", group_loops(by_row()), own, at,
+      out_.line(3, "{}{}_zero_point{} = {};", group_loops(zero_points), own, at,
                 values_[*form.zero_point]);
       begin_integers(static_cast<NodeId>(id));
       continue;
     }
-    declare_of_group("f32", own + "_offset", by_row());
-    out_.line(3, "{}{{", group_loops(by_row()));
+    declare_of_group("f32", own + "_offset", offsets);
+    out_.line(3, "{}{{", group_loops(offsets));
     if (form.zero_point) {
       const std::string& zero_point = values_[*form.zero_point];
       out_.line(4, "{}_zero_point{} = nearest_zero_point({});", own, at, zero_point);
-      out_.line(4, "{0}_offset{1} = ({0}_zero_point{1} - {2}) * {3};", own, at, zero_point, scale);
+      out_.line(4, "{0}_offset{1} = ({0}_zero_point{2} - {3}) * {4};", own, group_indices(offsets),
+                at, zero_point, scale);
     } else {
       const std::string& bias = values_[*form.bias];
       const bool minus = form.bias_is_subtracted;
       out_.line(4, "{}_zero_point{} = nearest_zero_point({}{}, {});", own, at, minus ? "" : "-",
                 bias, scale);
-      out_.line(4, "{0}_offset{1} = fma({0}_zero_point{1}, {2}, {3}{4});", own, at, scale,
-                minus ? "-" : "", bias);
+      out_.line(4, "{0}_offset{1} = fma({0}_zero_point{2}, {3}, {4}{5});", own,
+                group_indices(offsets), at, scale, minus ? "-" : "", bias);
     }
     out_.line(3, "}}");
     begin_integers(static_cast<NodeId>(id));
@@ -138,13 +160,27 @@ void ProductEmitter::begin_groups() {
   }
 }
 
-void ProductEmitter::add_activations() {
+ProductEmitter::Loop ProductEmitter::loop_of(NodeId element) const {
+  const Scope& scope = nodes_.scope(element);
+  if (!scope.rows) return Loop::part;
+  return has_columns() && !scope.columns ? Loop::row : Loop::result;
+}
+
+// Adds the activations that are computed in such a loop to their sums.
+void ProductEmitter::add_activations(Loop loop) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.form(id) || !nodes_.form(id)->has_offset()) continue;
-    const Scope scope = of_activation(*nodes_.form(id));
-    out_.line(4, "{}{}(lane, {}) {}_activation{} += {};", loops(scope),
-              vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH", lanes(), names_[id], indices(scope),
-              values_[nodes_.form(id)->activation]);
+    const NodeId activation = nodes_.form(id)->activation;
+    if (loop_of(activation) != loop) continue;
+    const std::string sum =
+        fmt::format("{}_activation{}", names_[id], indices(of_activation(*nodes_.form(id))));
+    if (loop == Loop::result) {
+      out_.line(6, "{} += {};", sum, values_[activation]);
+      continue;
+    }
+    const std::string columns = loop == Loop::part ? loops(of_activation(*nodes_.form(id))) : "";
+    out_.line(loop == Loop::part ? 4 : 5, "{}{}(lane, {}) {} += {};", columns, each(), lanes(), sum,
+              values_[activation]);
   }
 }
 
@@ -159,7 +195,7 @@ void ProductEmitter::end_groups() {
               form.scale ? values_[*form.scale] : "1.0f");
     if (form.has_offset()) {
       out_.line(4, "{0}_all{1}[0] = add_product({0}_all{1}[0], {0}_offset{2}, {0}_activation{3});",
-                own, at, indices(by_row()), indices(of_activation(form)));
+                own, at, indices(of_offset(form)), indices(of_activation(form)));
     }
     out_.line(3, "}}");
   }

@@ -18,6 +18,7 @@ void ProductEmitter::sum_integers() {
   for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
     if (is_reduction(graph_.nodes[id].op)) sums.push_back(id);
   }
+  begin_turns();
   for (const NodeId id : sums) {
     out_.line(2, "{} {}_sums{};", is_integer(graph_.nodes[id].dtype) ? "WholeSums" : "ScaledSums",
               names_[id], extents(every_result()));
@@ -36,10 +37,9 @@ void ProductEmitter::sum_integers() {
   for (const NodeId id : sums) {
     const std::string sum = fmt::format("{}_sums{}", names_[id], indices(every_result()));
     if (host()) out_.line(2, "{}{}.end_block();", loops(every_result()), sum);
-    out_.line(2, "{}{}_of[{}] = total({});", loops(every_result()), names_[id], result_index(),
-              sum);
-    out_.line(2, "reduce_all<Sum, {0}>({1}_of, {1}_slots);", shares_.threads, names_[id]);
+    take_total(id, fmt::format("total({})", sum));
   }
+  end_turns();
 }
 
 // Loads the weights of each row, and the vectors arranged like weights of each dtype, with their
@@ -86,10 +86,12 @@ std::string ProductEmitter::integer_vector(const ProductForm& form) const {
   return fmt::format("{}_for_{}", operands_[x].name, name(graph_.nodes[form.weight].dtype));
 }
 
-Scope ProductEmitter::of_activation_scale(const ProductForm& form) const {
-  Scope scope = by_row();
-  scope.columns = form.activation_scale && nodes_.scope(*form.activation_scale).columns;
-  return scope;
+Scope ProductEmitter::of_scales(const ProductForm& form) const {
+  return of_group({form.scale, form.activation_scale});
+}
+
+Scope ProductEmitter::of_rest(const ProductForm& form) const {
+  return of_group({form.bias, form.zero_point, form.scale, form.activation_scale});
 }
 
 // On the CPU the factors of the products of each group, and of what is left of a zero point or a
@@ -97,22 +99,23 @@ Scope ProductEmitter::of_activation_scale(const ProductForm& form) const {
 void ProductEmitter::begin_integers(NodeId sum) {
   const ProductForm& form = *nodes_.form(sum);
   if (!form.integers || !host() || is_integer(graph_.nodes[sum].dtype)) return;
-  const Scope scope = of_activation_scale(form);
-  const std::string at = group_indices(scope);
   if (form.is_centered()) {
-    declare_of_group("f32", names_[sum] + "_center", by_row());
-    out_.line(3, "{0}{1}_center{2} = center_of<{3}>({1}_zero_point{2});", group_loops(by_row()),
-              names_[sum], group_indices(by_row()), storage_type(graph_.nodes[form.weight].dtype));
+    const Scope centers = of_zero_point(form);
+    declare_of_group("f32", names_[sum] + "_center", centers);
+    out_.line(3, "{0}{1}_center{2} = center_of<{3}>({1}_zero_point{2});", group_loops(centers),
+              names_[sum], group_indices(centers), storage_type(graph_.nodes[form.weight].dtype));
   }
   const std::string times =
       form.activation_scale ? fmt::format(" * {}", values_[*form.activation_scale]) : "";
-  declare_of_group("f32", names_[sum] + "_factor", scope);
-  out_.line(3, "{}{}_factor{} = {}{};", group_loops(scope), names_[sum], at,
+  const Scope factors = of_scales(form);
+  declare_of_group("f32", names_[sum] + "_factor", factors);
+  out_.line(3, "{}{}_factor{} = {}{};", group_loops(factors), names_[sum], group_indices(factors),
             form.scale ? values_[*form.scale] : "1.0f", times);
   if (!form.has_offset()) return;
-  declare_of_group("f32", names_[sum] + "_rest", scope);
-  out_.line(3, "{0}{1}_rest{2} = {1}_offset{3}{4};", group_loops(scope), names_[sum], at,
-            group_indices(by_row()), times);
+  const Scope rests = of_rest(form);
+  declare_of_group("f32", names_[sum] + "_rest", rests);
+  out_.line(3, "{0}{1}_rest{2} = {1}_offset{3}{4};", group_loops(rests), names_[sum],
+            group_indices(rests), group_indices(of_offset(form)), times);
 }
 
 void ProductEmitter::add_integers_on_host(NodeId sum) {
@@ -122,19 +125,20 @@ void ProductEmitter::add_integers_on_host(NodeId sum) {
   const std::string sums = fmt::format("{}_sums{}", names_[sum], indices(every_result()));
   const std::string vector = integer_vector(form);
   const std::string at_x = indices(operands_[x].scope);
-  const std::string at_scale = group_indices(of_activation_scale(form));
   out_.line(3, "{}{{", loops(every_result()));
   const std::string centered =
       form.is_centered() ? "" : fmt::format("<{}>", storage_type(operands_[weights].dtype));
   out_.line(4, "const DotFloats products = centered_floats{}(", centered);
-  out_.line(
-      6, "dot_products({0}_dots{1}, {2}{3}), {2}_sum_floats{3}{4});", operands_[weights].name,
-      indices(operands_[weights].scope), vector, at_x,
-      form.is_centered() ? fmt::format(", {}_center{}", names_[sum], group_indices(by_row())) : "");
-  out_.line(4, "add_scaled({}, products, {}_factor{});", sums, names_[sum], at_scale);
+  out_.line(6, "dot_products({0}_dots{1}, {2}{3}), {2}_sum_floats{3}{4});", operands_[weights].name,
+            indices(operands_[weights].scope), vector, at_x,
+            form.is_centered()
+                ? fmt::format(", {}_center{}", names_[sum], group_indices(of_zero_point(form)))
+                : "");
+  out_.line(4, "add_scaled({}, products, {}_factor{});", sums, names_[sum],
+            group_indices(of_scales(form)));
   if (form.has_offset()) {
     out_.line(4, "add_scaled({}, {}_sum_floats{}, {}_rest{});", sums, vector, at_x, names_[sum],
-              at_scale);
+              group_indices(of_rest(form)));
   }
   out_.line(3, "}}");
 }
@@ -146,7 +150,6 @@ void ProductEmitter::add_integers(NodeId sum) {
   const ProductForm& form = *nodes_.form(sum);
   const std::size_t weights = nodes_.operand_of(graph_.nodes[form.weight]);
   const std::size_t x = nodes_.operand_of(graph_.nodes[form.activation]);
-  const std::string at_row = group_indices(by_row());
   const std::string sums = fmt::format("{}_sums{}", names_[sum], indices(every_result()));
   const std::string vector = integer_vector(form);
   const std::string at_x = indices(operands_[x].scope);
@@ -155,7 +158,9 @@ void ProductEmitter::add_integers(NodeId sum) {
             storage_type(operands_[weights].dtype));
   out_.line(6, "dot_products({0}_dots{1}, {2}{3}), {2}_sum{3}, {4});", operands_[weights].name,
             indices(operands_[weights].scope), vector, at_x,
-            form.is_centered() ? fmt::format("i32({}_zero_point{})", names_[sum], at_row) : "0");
+            form.is_centered() ? fmt::format("i32({}_zero_point{})", names_[sum],
+                                             group_indices(of_zero_point(form)))
+                               : "0");
   if (is_integer(graph_.nodes[sum].dtype)) {
     out_.line(4, "add_whole({}, products);", sums);
   } else {
@@ -166,7 +171,7 @@ void ProductEmitter::add_integers(NodeId sum) {
     out_.line(4, "add_scaled({}, products, {}, {});", sums, factor(form.scale), of_activation);
     if (form.has_offset()) {
       out_.line(4, "add_scaled({}, {}_sum{}, {}_offset{}, {});", sums, vector, at_x, names_[sum],
-                at_row, of_activation);
+                group_indices(of_offset(form)), of_activation);
     }
   }
   out_.line(3, "}}");

@@ -25,27 +25,69 @@ void ProductEmitter::declare_results() {
 
 void ProductEmitter::sum_up() {
   if (nodes_.in_integers()) return sum_integers();
+  begin_turns();
   begin_sums();
   for_each_vector();
   end_sums();
+  end_turns();
 }
 
-// Writes the code that recomputes results that are not finite, without the fast path.
+// The order in which vectors are added up is the one in which threads would, had each a turn of its
+// own (preamble/products.h).
+void ProductEmitter::begin_turns() {
+  if (products_.turns == 1) return;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!nodes_.is_summed(id)) continue;
+    out_.line(2, "Turns<{}, {}> {}_turns{};", compute_type(graph_.nodes[id].dtype), products_.turns,
+              names_[id], extents(every_result()));
+  }
+  out_.line(2, "KILN_EACH_TURN(turn, {}) {{", products_.turns);
+  out_.indent(1);
+}
+
+void ProductEmitter::take_total(NodeId sum, const std::string& total) {
+  const std::string text =
+      products_.turns == 1
+          ? total
+          : fmt::format("{}_turns{}.add<{}>(turn, {})", names_[sum], indices(every_result()),
+                        info(graph_.nodes[sum].op).combiner, total);
+  out_.line(2, "{}{}_of[{}] = {};", loops(every_result()), names_[sum], result_index(), text);
+}
+
+// Then combines what the threads of the rows have.
+void ProductEmitter::end_turns() {
+  if (products_.turns > 1) {
+    out_.indent(-1);
+    out_.line(2, "}}");
+  }
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!nodes_.is_summed(id)) continue;
+    out_.line(2, "reduce_all<{0}, {1}>({2}_of, {2}_slots);", info(graph_.nodes[id].op).combiner,
+              shares_.threads, names_[id]);
+  }
+}
+
+// Writes the code that recomputes results that are not finite, without the fast path. Others stay
+// as they are, so that their bits do not show what is computed beside them.
 void ProductEmitter::recompute_non_finite() {
   std::string finite;
+  std::vector<NodeId> sums;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!is_reduction(node.op) || is_integer(node.dtype) ||
         !(nodes_.has_fast_path() || nodes_.form(id)))
       continue;
     finite += fmt::format("{}all_finite({}_of)", finite.empty() ? "" : " && ", names_[id]);
+    sums.push_back(static_cast<NodeId>(id));
   }
   nodes_.disable_fast_path();
   if (finite.empty()) return;  // sums of integers
   out_.line(2, "if (!({})) {{", finite);
   out_.indent(1);
+  for (const NodeId id : sums) out_.line(2, "const FirstResults {0}_first({0}_of);", names_[id]);
   if (shares_.rows == 1) out_.line(2, "KILN_SYNCHRONIZE();");
   sum_up();
+  for (const NodeId id : sums) out_.line(2, "{0}_first.restore_finite({0}_of);", names_[id]);
   out_.indent(-1);
   out_.line(2, "}}");
 }
@@ -92,8 +134,8 @@ void ProductEmitter::begin_vectors() {
     out_.indent(1);
     return;
   }
-  out_.line(2, "KILN_FOR_EACH_VECTOR({}, {}, 0, slot, vector, vectors) {{", index_,
-            shares_.threads);
+  out_.line(2, "KILN_FOR_VECTORS_OF_TURN({}, {}, {}, {}, vector, vectors) {{", index_,
+            shares_.threads, products_.turns, products_.turns == 1 ? "0" : "turn");
   if (has_groups()) {
     out_.line(3, "const {} group = divide(vector, columns);", index_);
     out_.line(3, "const {} first = (vector - group * columns.divisor){};", index_, scale);
@@ -128,7 +170,7 @@ void ProductEmitter::for_each_vector() {
   }
   first_ = parts ? fmt::format("first + {}(part * {})", index_, products_.lanes) : "first";
   row_invariant_elements();
-  add_activations();
+  add_activations(Loop::part);
   rows_elements();
   out_.line(3, "}}");
   end_groups();
@@ -226,11 +268,13 @@ void ProductEmitter::rows_elements() {
   if (vectors_ && host()) results_of_codes();
   if (has_columns()) {
     rows_values();
+    add_activations(Loop::row);
     out_.line(5, "{}(c, {}) {}(lane, {}) {{", each(), products_.columns, each_lane(), lanes());
   } else {
     out_.line(5, "{}(lane, {}) {{", each_lane(), lanes());
   }
   lane_values();
+  add_activations(Loop::result);
   combine(6);
   out_.line(5, "}}");
   out_.line(4, "}}");
@@ -273,11 +317,12 @@ void ProductEmitter::combine(int depth) {
     const NodeId operand = node.operands[0];
     if (nodes_.form(id)) {
       const std::string& text = lanes_[nodes_.form(id)->weight].text;
-      const std::string number = nodes_.form(id)->is_centered()
-                                     ? fmt::format("minus_zero_point({}, {}_zero_point{})", text,
-                                                   names_[id], indices(by_row()))
-                                 : vectors_ ? text
-                                            : fmt::format("to<f32>({})", text);
+      const std::string number =
+          nodes_.form(id)->is_centered()
+              ? fmt::format("minus_zero_point({}, {}_zero_point{})", text, names_[id],
+                            indices(of_zero_point(*nodes_.form(id))))
+          : vectors_ ? text
+                     : fmt::format("to<f32>({})", text);
       out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, number,
                 values_[nodes_.form(id)->activation]);
     } else if (nodes_.is_in_sum(operand)) {
@@ -309,9 +354,9 @@ void ProductEmitter::end_sums() {
     if (!nodes_.is_summed(id)) continue;
     const std::string_view op = info(node.op).combiner;
     const std::string fold = vectors_ ? "total" : fmt::format("fold<{}, {}>", op, lanes_per_sum_);
-    out_.line(2, "{}{}_of[{}] = {}({}_{}{});", loops(every_result()), names_[id], result_index(),
-              fold, names_[id], sums_in_blocks(node) ? "all" : "lanes", indices(every_result()));
-    out_.line(2, "reduce_all<{0}, {1}>({2}_of, {2}_slots);", op, shares_.threads, names_[id]);
+    take_total(static_cast<NodeId>(id),
+               fmt::format("{}({}_{}{})", fold, names_[id], sums_in_blocks(node) ? "all" : "lanes",
+                           indices(every_result())));
   }
 }
 }  // namespace kiln::fusion

@@ -135,8 +135,10 @@ void ProductEmitter::emit_recompute() {
   sum_up();
   const std::string& own = names_[sum];
   out_.line(2, "if (is_first<{}>()) {{", shares_.threads);
-  out_.line(3, "KILN_EACH(c, {0}) tile_memory.result[i * {0} + c] = {1}_of[c];", products_.columns,
-            own);
+  out_.line(
+      3,
+      "KILN_EACH(c, {0}) {{ replace_unless_finite(tile_memory.result[i * {0} + c], {1}_of[c]); }}",
+      products_.columns, own);
   out_.line(2, "}}");
   out_.indent(-2);
   out_.line(3, "}}");

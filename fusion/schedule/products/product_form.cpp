@@ -25,21 +25,23 @@ bool holds(DType to, DType from) {
 
 class Matcher {
  public:
-  Matcher(const TypedGraph& graph, const ScratchVector<Scope>& scopes, bool small_floats)
-      : graph_(graph), scopes_(scopes), small_floats_(small_floats) {}
+  Matcher(const TypedGraph& graph, const ScratchVector<Scope>& scopes, bool tiles)
+      : graph_(graph), scopes_(scopes), tiles_(tiles) {}
 
   std::optional<ProductForm> terms(NodeId id) const {
     const NodeId product = plain(id);
     if (!is(product, Op::mul)) return std::nullopt;
+    std::optional<ProductForm> found;
     for (const std::size_t i : {0u, 1u}) {
       const NodeId activation = operand(product, i);
-      if (!is_element(activation) || scopes_[activation].rows || !is_f32(activation)) continue;
+      if (!is_element(activation) || !is_f32(activation)) continue;
+      if (tiles_ && scopes_[activation].rows) continue;
       std::optional<ProductForm> form = dequantised(plain(operand(product, 1 - i)));
-      if (!form) continue;
-      form->activation = activation;
-      return form;
+      if (!form || (found && is_preferred(*found, *form))) continue;
+      found = form;
+      found->activation = activation;
     }
-    return std::nullopt;
+    return found;
   }
 
   // Small weights less a zero point, times an argument of i8, in an integer dtype that holds the
@@ -55,6 +57,9 @@ class Matcher {
     for (const std::size_t i : {0u, 1u}) {
       const std::optional<NodeId> activation = small_argument(operand(id, i));
       if (!activation || !is_activation(*activation)) continue;
+      // Of two like operands the one with rows is the weights; their products are the same.
+      const std::optional<NodeId> other = small_argument(operand(id, 1 - i));
+      if (i == 0 && other && is_activation(*other) && scopes_[*activation].rows) continue;
       ProductForm form;
       form.integers = true;
       form.activation = *activation;
@@ -63,7 +68,7 @@ class Matcher {
         form.zero_point = operand(weights, 1);
         form.zero_point_is_whole = is_whole(*form.zero_point);
         weights = operand(weights, 0);
-        if (!form.zero_point_is_whole || !is_per_row(*form.zero_point)) continue;
+        if (!form.zero_point_is_whole || !is_shared(*form.zero_point)) continue;
       }
       const std::optional<NodeId> weight = small_argument(weights);
       if (!weight || !is_weight(*weight)) continue;
@@ -78,6 +83,7 @@ class Matcher {
   std::optional<ProductForm> scaled_integer_terms(NodeId id) const {
     std::optional<ProductForm> form;
     std::optional<NodeId> activation;
+    std::optional<NodeId> like_activation;
     std::array<std::optional<NodeId>, 2> scales;
     std::vector<NodeId> factors = {plain(id)};
     while (!factors.empty()) {
@@ -91,6 +97,8 @@ class Matcher {
         for (const NodeId operand : node(factor).inputs()) factors.push_back(plain(operand));
       } else if (const auto found = activation_argument(factor); found && !activation) {
         activation = found;
+      } else if (found && !like_activation) {
+        like_activation = found;
       } else if (!form) {
         form = dequantised(factor);
         if (!form && is_conversion(factor) && node(factor).dtype == DType::f32) {
@@ -102,21 +110,20 @@ class Matcher {
         return std::nullopt;
       }
     }
-    if (!form || !activation) return std::nullopt;
+    if (form.has_value() == like_activation.has_value() || !activation) return std::nullopt;
+    if (!form) {
+      // Of two like factors the one with rows is the weights; their products are the same.
+      if (scopes_[*activation].rows) std::swap(*activation, *like_activation);
+      form = of_weight(*like_activation);
+    }
     form->integers = true;
     form->activation = *activation;
     // A bias is multiplied by what scales the whole term, not by the scale of its weights.
     for (const std::optional<NodeId>& scale : scales) {
       if (!scale) continue;
-      if (is_of_group(*scale) && !form->scale && !form->bias) {
-        form->scale = scale;
-      } else if (!form->activation_scale) {
-        form->activation_scale = scale;
-      } else if (!form->scale && !form->has_offset()) {
-        form->scale = scale;
-      } else {
-        return std::nullopt;
-      }
+      std::optional<NodeId>& place = form->scale ? form->activation_scale : form->scale;
+      if (place) return std::nullopt;
+      place = scale;
     }
     return form;
   }
@@ -138,10 +145,17 @@ class Matcher {
     return node(id).op == Op::promote || node(id).op == Op::cast;
   }
   static bool is_signed(DType dtype) { return kind(dtype) == Kind::signed_integer; }
-  bool is_per_row(NodeId id) const { return !is_element(id) && !scopes_[id].columns; }
-  bool is_of_group(NodeId id) const { return is_per_row(id) && is_f32(id); }
-  bool is_activation(NodeId id) const {
-    return node(id).dtype == DType::i8 && is_element(id) && !scopes_[id].rows;
+  bool is_shared(NodeId id) const { return !is_element(id) && !(tiles_ && scopes_[id].columns); }
+  bool is_of_group(NodeId id) const { return is_shared(id) && is_f32(id); }
+  bool is_activation(NodeId id) const { return node(id).dtype == DType::i8 && is_element(id); }
+
+  // Where either factor could be the weights: those with a scale or a zero point, else the narrower
+  // ones, else the first to be found.
+  bool is_preferred(const ProductForm& form, const ProductForm& other) const {
+    const auto rank = [&](const ProductForm& of) {
+      return std::pair(of.scale || of.zero_point, -bits(node(of.weight).dtype));
+    };
+    return rank(form) >= rank(other);
   }
 
   // An argument of small integers, converted to dtypes that hold them all.
@@ -173,7 +187,9 @@ class Matcher {
   }
 
   bool is_weight(NodeId id) const {
-    return node(id).op == Op::input && is_element(id) && scopes_[id].rows && !scopes_[id].columns;
+    const Scope& scope = scopes_[id];
+    return node(id).op == Op::input && is_element(id) &&
+           (!tiles_ || (scope.rows && !scope.columns));
   }
 
   // An argument of small floats, converted to wider ones or not.
@@ -188,7 +204,7 @@ class Matcher {
 
   // An argument of small integers, converted to a float that holds them all.
   std::optional<NodeId> weight(NodeId id) const {
-    if (small_floats_) {
+    if (tiles_) {
       if (const auto found = float_weight(id)) return found;
     }
     const DType to = node(id).dtype;
@@ -258,18 +274,18 @@ class Matcher {
 
   const TypedGraph& graph_;
   const ScratchVector<Scope>& scopes_;
-  bool small_floats_;
+  bool tiles_;
 };
 
 }  // namespace
 
 std::optional<ProductForm> product_form(const TypedGraph& graph, NodeId sum,
-                                        const ScratchVector<Scope>& scopes, bool small_floats) {
+                                        const ScratchVector<Scope>& scopes, bool tiles) {
   const TypedNode& node = graph.nodes[sum];
   if (node.op != Op::sum && node.op != Op::mean) return std::nullopt;
   if (graph.rounding != Rounding::once || compute_dtype(node.dtype) != DType::f32)
     return std::nullopt;
-  const auto form = Matcher(graph, scopes, small_floats).terms(node.operands[0]);
+  const auto form = Matcher(graph, scopes, tiles).terms(node.operands[0]);
   // minus_zero_point() subtracts a whole number, for which 8-bit floats have no room.
   if (form && form->is_centered() && is_floating(graph.nodes[form->weight].dtype))
     return std::nullopt;

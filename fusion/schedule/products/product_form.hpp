@@ -42,9 +42,11 @@ struct ProductForm {
 
 /// The form of the terms of `sum`, or nothing if they have another one. There is none where each
 /// operation rounds, since the form computes in another order. `scopes` are those of the graph's
-/// nodes; with `small_floats` 8-bit floats are weights too.
+/// nodes; a form follows from their levels alone, not from how many rows and columns there are.
+/// With `tiles`, 8-bit floats are weights too, weights are those of rows, and nothing else but
+/// activations differs from column to column.
 std::optional<ProductForm> product_form(const TypedGraph& graph, NodeId sum,
-                                        const ScratchVector<Scope>& scopes, bool small_floats);
+                                        const ScratchVector<Scope>& scopes, bool tiles);
 
 /// The form of the terms of `sum` where they are integer products: of an i64 sum, small weights
 /// less an integer zero point times an argument of i8; of a sum in f32, such products with scales

@@ -14,8 +14,10 @@ namespace {
 
 // A thread takes about four rows at once: what they share is loaded and converted once, and four
 // loads of 16 bytes are in flight. With more columns it takes fewer rows, as registers allow. A row
-// is mapped to a wave, and to more threads while there are too few for the largest GPUs. The CPU
-// adds 64 elements side by side, in a loop that compilers vectorise.
+// is mapped to a wave, and to more threads while there are too few for the largest GPUs; fewer take
+// the vectors of as many as a row can have in turns, so that the order of adding follows from its
+// length alone. A thread keeps up to four partial results of each row for that, or two with more
+// columns. The CPU adds 64 elements side by side, in a loop that compilers vectorise.
 constexpr int kMostProductColumns = 8;
 constexpr int kLanesAtATime = 8;
 constexpr int kHostLanes = 64;
@@ -24,6 +26,8 @@ constexpr int kMostLanes = 32;
 constexpr int kWaveThreads = 32;
 constexpr int kBlock = 128;
 constexpr int kMostThreads = 512;
+constexpr int kMostTurns = 16;
+constexpr int kMostTurnsOfColumns = 4;
 constexpr std::int64_t kFilled = 1 << 17;  // threads
 
 using Axis = MergedAxis;
@@ -183,9 +187,11 @@ void map_to_threads(Layout& layout, std::int64_t batches, Backend backend) {
   if (backend != Backend::host) {
     const auto most = static_cast<int>(std::bit_ceil(
         static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostThreads))));
-    shares.threads = std::min(most, kWaveThreads);
+    const int turns = products.columns <= 2 ? kMostTurns : kMostTurnsOfColumns;
+    shares.threads = std::max(std::min(most, kWaveThreads), most / turns);
     const std::int64_t groups = (layout.rows + products.rows - 1) / products.rows * batches;
     while (shares.threads < most && groups * shares.threads < kFilled) shares.threads *= 2;
+    products.turns = most / shares.threads;
     if (shares.threads <= kWaveThreads) shares.rows = kBlock / shares.threads;
   }
   const std::int64_t per_block = std::int64_t{products.rows} * shares.rows;

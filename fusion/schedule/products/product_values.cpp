@@ -7,9 +7,6 @@
 namespace kiln::fusion {
 namespace {
 
-// From three columns on, the sum of the activations costs more than dequantising the weights.
-constexpr int kMostFactoredColumns = 2;
-
 // Whether a vector of a row is whole words on GPUs, and on the CPU those that its functions take.
 bool has_whole_words(const Schedule& schedule, DType weights) {
   if (schedule.backend == Backend::host) return schedule.width == 32 || schedule.width == 64;
@@ -88,16 +85,15 @@ void ProductValues::find_products() {
   }
 }
 
-// Sums of small integers are added up group by group on GPUs. With many columns it costs less to
-// compute the weights and then their products.
+// Sums of small integers are added up group by group on GPUs, whatever the number of columns is, so
+// that bits do not show it.
 void ProductValues::find_forms() {
   forms_.assign(graph_.nodes.size(), std::nullopt);
   find_integer_forms();
   if (in_integers_ || schedule_.backend == Backend::host) return;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     auto form = product_form(graph_, static_cast<NodeId>(id), scopes_, in_tiles());
-    const bool few = in_tiles() || schedule_.products.columns <= kMostFactoredColumns;
-    if (!form || (form->has_offset() && !few) || is_dequantised_at_once(*form)) continue;
+    if (!form || is_dequantised_at_once(*form)) continue;
     const int bits_at_once = schedule_.width * bits(graph_.nodes[form->weight].dtype);
     if (bits_at_once % 32 == 0) forms_[id] = form;
   }

@@ -1,6 +1,7 @@
 #include "fusion/schedule/products/tile_layout.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "fusion/schedule/products/product_values.hpp"
@@ -277,6 +278,7 @@ void map_tiles(Layout& layout, std::int64_t batches) {
   const std::int64_t parts = layout.vectors / kPart;
   tiles.x_in_registers = tiles.x_in_registers && layout.vectors % kPart == 0 &&
                          parts >= kMinWaves && parts <= kMostWaves &&
+                         std::has_single_bit(static_cast<std::uint64_t>(parts)) &&
                          (columns > 4 || (columns > 2 && all > 2 * kProcessors && all < kMany));
   if (tiles.x_in_registers) {
     tiles.steps = 4;

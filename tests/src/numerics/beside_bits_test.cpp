@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <random>
 
 #include "kiln/reduction.hpp"
 #include "tests/src/program/run_program.hpp"
@@ -53,61 +55,170 @@ INSTANTIATE_TEST_SUITE_P(Devices, BesideBits,
                          ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
                          testing::device_type_name);
 
-/// Weights of `rows` rows, with as many groups of elements, and what dequantises them.
-struct Weights {
-  std::string text;  ///< of a weight
-  DType dtype;
+/// What makes a number of a weight.
+enum class Dequantised { plain, scaled, whole_zero_point, zero_point, bias, subtracted_bias };
+constexpr Dequantised kDequantised[] = {
+    Dequantised::plain,      Dequantised::scaled, Dequantised::whole_zero_point,
+    Dequantised::zero_point, Dequantised::bias,   Dequantised::subtracted_bias};
+
+/// Products of rows of weights, in groups, with vectors.
+struct Products {
+  DType weights;
+  Dequantised how;
+  DType parts;  ///< scales and biases or zero points
+  DType activations;
   std::int64_t groups;
-  std::int64_t size;         ///< elements of a group
-  std::vector<DType> parts;  ///< of each group: a, b
+  std::int64_t size;  ///< elements of a group
+  bool has_scale() const { return how != Dequantised::plain; }
+  bool has_offset() const { return has_scale() && how > Dequantised::whole_zero_point; }
+  // Arguments are in the order in which the text has them.
+  std::string text() const {
+    constexpr const char* kTexts[] = {"q = q; x = x; q",
+                                      "q = q; x = x; a = a; f32(q) * a",
+                                      "q = q; x = x; a = a; (f32(q) - 8) * a",
+                                      "q = q; x = x; a = a; b = b; (f32(q) - b) * a",
+                                      "q = q; x = x; a = a; b = b; (f32(q) * a + b)",
+                                      "q = q; x = x; a = a; b = b; (f32(q) * a - b)"};
+    const std::string whole = kTexts[static_cast<int>(how)];
+    const std::size_t last = whole.rfind(';') + 2;
+    return fmt::format("{}sum({} * f32(x), -1, -2)", whole.substr(0, last), whole.substr(last));
+  }
+  std::string description() const {
+    return fmt::format("{} of {}[{}, {}], {} and {}", text(), name(weights), groups, size,
+                       name(parts), name(activations));
+  }
 };
 
-TEST_P(BesideBits, OfColumnsAndRowsOfProducts) {
-  const Weights all[] = {
-      {"(q * a + b)", DType::u4, 4, 64, {DType::bf16, DType::bf16}},
-      {"q * a", DType::i4, 2, 128, {DType::f16}},
-      {"(f32(q) - b) * a", DType::u8, 4, 64, {DType::f32, DType::f32}},
-      {"f32(q) * a", DType::f8e4m3, 8, 32, {DType::f32}},
-      {"q", DType::bf16, 1, 300, {}},
-  };
-  for (const Weights& weights : all) {
+class ProductBits : public BesideBits {
+ protected:
+  std::vector<HostArray> draw_inputs(const Products& products, std::int64_t rows,
+                                     std::int64_t columns) const {
+    std::vector<HostArray> inputs = {
+        testing::random_array(products.weights, {rows, products.groups, products.size}, 1),
+        testing::random_array(products.activations, {columns, 1, products.groups, products.size},
+                              2)};
+    for (int i = 0; i < (products.has_offset() ? 2 : products.has_scale() ? 1 : 0); ++i) {
+      inputs.push_back(
+          testing::random_array(products.parts, {rows, products.groups, 1}, inputs.size()));
+    }
+    return inputs;
+  }
+
+  /// Some rows and columns, computed by themselves.
+  HostArray part(const Products& products, const std::vector<HostArray>& inputs, std::int64_t row,
+                 std::int64_t rows, std::int64_t column, std::int64_t columns) const {
+    std::vector<HostArray> own = inputs;
+    own[1] = part_of(own[1], 0, column, columns);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (i != 1) own[i] = part_of(own[i], 0, row, rows);
+    }
+    return run_alone(products.text(), own, {columns, rows, 1, 1});
+  }
+
+  void check(const Products& products, std::initializer_list<std::int64_t> columns,
+             std::initializer_list<std::int64_t> rows) const {
     constexpr std::int64_t kRows = 40;
     constexpr std::int64_t kColumns = 8;
-    std::vector<HostArray> inputs = {
-        testing::random_array(weights.dtype, {kRows, weights.groups, weights.size}, 1),
-        testing::random_array(DType::bf16, {kColumns, 1, weights.groups, weights.size}, 2)};
-    std::string text = fmt::format("sum({} * x, -1, -2)", weights.text);
-    for (const DType dtype : weights.parts) {
-      inputs.push_back(testing::random_array(dtype, {kRows, weights.groups, 1}, inputs.size()));
+    const std::vector<HostArray> inputs = draw_inputs(products, kRows, kColumns);
+    const HostArray whole = part(products, inputs, 0, kRows, 0, kColumns);
+    for (const std::int64_t count : columns) {
+      const std::int64_t column = kColumns - count;
+      expect_same(part(products, inputs, 0, kRows, column, count), part_of(whole, 0, column, count),
+                  fmt::format("{}: {} columns", products.description(), count));
     }
-    // Arguments are in the order in which the text has them.
-    const char* const kOrder[] = {"q = q; x = x; ", "q = q; x = x; a = a; ",
-                                  "q = q; x = x; a = a; b = b; "};
-    text = kOrder[weights.parts.size()] + text;
-    const auto run = [&](std::int64_t row, std::int64_t rows, std::int64_t column,
-                         std::int64_t columns) {
-      std::vector<HostArray> own = inputs;
-      own[1] = part_of(own[1], 0, column, columns);
-      own[0] = part_of(own[0], 0, row, rows);
-      for (std::size_t i = 2; i < own.size(); ++i) own[i] = part_of(own[i], 0, row, rows);
-      return run_alone(text, own, {columns, rows, 1, 1});
-    };
-    const HostArray whole = run(0, kRows, 0, kColumns);
-    // GPUs compute one or two columns of weights with an offset from sums of the activations.
-    const bool is_factored = GetParam() != DeviceType::cpu && weights.parts.size() == 2;
-    for (const std::int64_t columns : {1, 2, 3, 5}) {
-      if (is_factored && columns <= 2) continue;
-      const std::int64_t column = kColumns - columns;
-      expect_same(run(0, kRows, column, columns), part_of(whole, 0, column, columns),
-                  fmt::format("{}: {} columns", text, columns));
+    for (const std::int64_t count : rows) {
+      const std::int64_t row = kRows - count;
+      expect_same(part(products, inputs, row, count, 0, kColumns), part_of(whole, 1, row, count),
+                  fmt::format("{}: {} rows", products.description(), count));
     }
-    // With fewer bytes of weights than of activations, GPUs take those for the weights.
-    const bool all_rows = GetParam() == DeviceType::cpu;
-    for (const std::int64_t rows : {1, 7, 33}) {
-      if (!all_rows && rows < 33) continue;
-      expect_same(run(kRows - rows, rows, 0, kColumns), part_of(whole, 1, kRows - rows, rows),
-                  fmt::format("{}: {} rows", text, rows));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, ProductBits,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
+
+// With fewer bytes of weights than of activations, GPUs take those for the weights.
+TEST_P(ProductBits, DoNotShowColumnsOrRowsBeside) {
+  for (const Products& products : {
+           Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 4, 64},
+           Products{DType::u4, Dequantised::zero_point, DType::f16, DType::f32, 9, 128},
+           Products{DType::i4, Dequantised::scaled, DType::f16, DType::bf16, 2, 128},
+           Products{DType::i8, Dequantised::subtracted_bias, DType::f32, DType::f16, 6, 32},
+           Products{DType::f8e4m3, Dequantised::scaled, DType::f32, DType::bf16, 8, 32},
+           Products{DType::bf16, Dequantised::plain, DType::f32, DType::bf16, 1, 300},
+       }) {
+    check(products, {1, 2, 3, 5}, {1, 7, 33});
+  }
+}
+
+TEST_P(ProductBits, DoNotShowWhatIsDrawn) {
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const auto draw = [&](std::int64_t below) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
+  };
+  constexpr DType kWeights[] = {DType::u4,     DType::i4,  DType::u8,  DType::i8,
+                                DType::f8e4m3, DType::f16, DType::bf16};
+  constexpr DType kFloats[] = {DType::f16, DType::bf16, DType::f32};
+  constexpr DType kActivations[] = {DType::f16, DType::bf16, DType::f32, DType::i8};
+  const std::uint64_t draws =
+      testing::setting("KILN_TEST_DRAWS", GetParam() == DeviceType::cuda ? 24 : 2);
+  for (std::uint64_t i = 0; i < draws && !HasFailure(); ++i) {
+    const Products products{
+        kWeights[draw(std::ssize(kWeights))], kDequantised[draw(std::ssize(kDequantised))],
+        kFloats[draw(std::ssize(kFloats))],   kActivations[draw(std::ssize(kActivations))],
+        1 + draw(draw(2) == 0 ? 6 : 48),      32 << draw(3)};
+    check(products, {1, 2, 3, 4, 5, 6, 7}, {1, 1 + draw(39), 39});
+  }
+}
+
+// There fewer threads share a row.
+TEST_P(ProductBits, DoNotShowManyRows) {
+  constexpr std::int64_t kRows = 18'000;
+  std::vector<Products> all = {
+      Products{DType::f32, Dequantised::plain, DType::f32, DType::f32, 1, 260}};
+  if (GetParam() == DeviceType::cuda) {  // others take long
+    all.push_back({DType::u4, Dequantised::bias, DType::bf16, DType::f32, 36, 64});
+    all.push_back({DType::bf16, Dequantised::plain, DType::f32, DType::bf16, 1, 4'104});
+  }
+  for (const Products& products : all) {
+    for (const std::int64_t columns : {1, 3}) {
+      if (columns > 1 && GetParam() == DeviceType::hip) continue;
+      const std::vector<HostArray> inputs = draw_inputs(products, kRows, columns);
+      const HostArray whole = part(products, inputs, 0, kRows, 0, columns);
+      for (const std::int64_t rows : {std::int64_t{40}, kRows / 4}) {
+        expect_same(part(products, inputs, kRows - rows, rows, 0, columns),
+                    part_of(whole, 1, kRows - rows, rows),
+                    fmt::format("{}: {} rows, {} columns", products.description(), rows, columns));
+      }
     }
+  }
+}
+
+// A result that is not finite is computed again, others beside it are not.
+TEST_P(ProductBits, DoNotShowInfinitiesBeside) {
+  const Products products{DType::u4, Dequantised::zero_point, DType::f32, DType::f32, 4, 64};
+  std::vector<HostArray> inputs = draw_inputs(products, 40, 8);
+  const HostArray whole = part(products, inputs, 0, 40, 0, 8);
+  for (const std::int64_t columns : {1, 4}) {
+    std::vector<HostArray> own = inputs;
+    own[1] = part_of(own[1], 0, 0, columns);
+    set_bits(own[1], 5, testing::bits_of(INFINITY, DType::f32));          // of column 0
+    set_bits(own[2], 4 * 6 + 1, testing::bits_of(INFINITY, DType::f32));  // of row 6
+    HostArray got = run_alone(products.text(), own, {columns, 40, 1, 1});
+    HostArray want = part_of(whole, 0, 0, columns);
+    for (std::int64_t column = 0; column < columns; ++column) {
+      for (std::int64_t row = 0; row < 40; ++row) {
+        const std::int64_t at = column * 40 + row;
+        if (column != 0 && row != 6) continue;
+        EXPECT_FALSE(std::isfinite(testing::number_at(got, at)));
+        set_bits(got, at, 0);
+        set_bits(want, at, 0);
+      }
+    }
+    expect_same(got, want, fmt::format("{} columns", columns));
   }
 }
 

@@ -164,7 +164,8 @@ TEST_P(IntegerProducts, AreTakenWhereTheyAreExact) {
   EXPECT_FALSE(taken("max(i32(q) * i32(x), -1, -2)", i8));             // no sum
   EXPECT_FALSE(taken("sum(exp(f32(q)) * x * step, -1, -2)", i8));      // no integers
   EXPECT_FALSE(taken("sum(q * scale * bf16(x * step), -1, -2)", i8));  // rounded activations
-  EXPECT_FALSE(taken("sum(i32(q) * i32(x), -1, -2)", types(DType::i8, DType::u8, 32)));
+  EXPECT_TRUE(taken("sum(i32(q) * i32(x), -1, -2)", types(DType::i8, DType::u8, 32)));
+  EXPECT_FALSE(taken("sum(i32(q) * i32(x), -1, -2)", types(DType::u8, DType::u8, 32)));
   EXPECT_FALSE(taken("sum(q * scale * x, -1, -2)", types(DType::u4, DType::bf16, 32)));
 }
 
