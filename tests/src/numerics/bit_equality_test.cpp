@@ -145,7 +145,8 @@ std::vector<GoldenReduction> reductions(DType dtype) {
       {"variance", "d = x - mean(x, -1); mean(d * d, -1)"},
       {"normalised", "x / sqrt(mean(x * x, -1) + 0.5)"}};
   std::vector<GoldenReduction> all;
-  for (const std::int64_t length : {1, 100, 256, 776, 4096, 5000, 8192}) {
+  for (const std::int64_t length :
+       {1, 100, 256, 776, 777, 4096, 4097, 5000, 8192, 12'001, 16'384}) {
     for (const auto& [what, text] : kOfRows) {
       all.push_back({fmt::format("rows.{}.{}.{}", what, length, name(dtype)),
                      std::string(text),
