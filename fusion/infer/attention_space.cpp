@@ -456,13 +456,13 @@ std::optional<AttentionSpace> attention_space(const TypedGraph& graph,
 }
 
 std::int64_t attention_splits(std::int64_t keys) {
-  constexpr std::int64_t kWhole = 2 * kAttentionTile;  // a second kernel would cost more
+  constexpr std::int64_t kWhole = 2 * kAttentionTile;
   constexpr std::uint64_t kMostSplits = 64;
   if (keys <= kWhole) return 1;
   const auto tiles = static_cast<std::uint64_t>((keys + kAttentionTile - 1) / kAttentionTile);
   const std::uint64_t part = keys <= 1024 ? 1 : keys <= 4096 ? 2 : 4;  // in tiles
-  const std::uint64_t splits = std::bit_ceil((tiles + part - 1) / part);
-  return static_cast<std::int64_t>(std::min({splits, std::bit_floor(tiles), kMostSplits}));
+  // Parts of half a tile take less than whole ones, of which there would be half as many.
+  return static_cast<std::int64_t>(std::min(std::bit_ceil((tiles + part - 1) / part), kMostSplits));
 }
 
 bool fits_attention(const AttentionSpace& space, const Dims& shape) {

@@ -176,7 +176,7 @@ TEST_P(AttentionPrograms, OfRowsWithoutKeysAndOfSpecialNumbers) {
 
 TEST_P(AttentionPrograms, OfManyKeysAreTwoKernels) {
   Sizes sizes;
-  for (const std::int64_t keys : {129, 700, 1025}) {
+  for (const std::int64_t keys : {129, 160, 700, 1025}) {
     sizes.keys = keys;
     check_attention(kPlain, arrays(sizes, DType::bf16, DType::bf16), 2);
     check_attention(
