@@ -1,9 +1,9 @@
 // Passes: functions from graph to graph that keep every bit of the result (numerics.md), but for
 // sink_functions and fold_constants, which keep every function's bound, and for refine_shapes,
-// expand_windows and join_sums, after which floats may be added up in another order. They work on typed graphs
-// whose shapes are known; each stands alone, and optimise() runs them in order. All are written
-// over GraphRewriter (graph/rewriter.hpp): in what they return equal nodes are one, and every node
-// is needed by an output. Arguments stay.
+// expand_windows and join_sums, after which floats may be added up in another order. They work on
+// typed graphs whose shapes are known; each stands alone, and optimise() runs them in order. All
+// are written over GraphRewriter (graph/rewriter.hpp): in what they return equal nodes are one, and
+// every node is needed by an output. Arguments stay.
 #pragma once
 
 #include "fusion/infer/shapes.hpp"
@@ -12,8 +12,8 @@ namespace kiln::fusion {
 
 /// Replaces what is the same as one of its operands, bit for bit: conversions that change nothing,
 /// x * 1, x / 1, x - 0 and x + -0 (but not x + 0, which is 0 for -0), a sign changed twice, the
-/// larger of x and x, a choice between x and x, a choice whose condition is a constant, a reshape to
-/// the shape of its operand. A reshape of a reshape is one of what that shows.
+/// larger of x and x, a choice between x and x, a choice whose condition is a constant, a reshape
+/// to the shape of its operand. A reshape of a reshape is one of what that shows.
 ShapedGraph simplify(const ShapedGraph& graph);
 
 /// Computes what depends on constants alone, by the reference interpreter; each result is rounded
@@ -37,9 +37,9 @@ ShapedGraph share_common(const ShapedGraph& graph);
 ShapedGraph sink_functions(const ShapedGraph& graph);
 
 /// Adds the sums of groups, each times what there is one of for its group, up as one sum:
-/// sum(sum(q * x, -1) * s, -2) becomes sum(q * x * s, -1, -2), which one kernel computes. Only where
-/// nothing else needs the groups' sums, both reduce the last axes together, and a sum of integers
-/// is one that f32 holds exactly, as those of 4- and 8-bit numbers in groups are.
+/// sum(sum(q * x, -1) * s, -2) becomes sum(q * x * s, -1, -2), which one kernel computes. Only
+/// where nothing else needs the groups' sums, both reduce the last axes together, and a sum of
+/// integers is one that f32 holds exactly, as those of 4- and 8-bit numbers in groups are.
 ShapedGraph join_sums(const ShapedGraph& graph);
 
 /// Computes sums, means, maxima and minima over small windows of arrays, such as 2 by 2 pixels, as
