@@ -2,24 +2,131 @@
 // threads of a wave and the waves of a block; the result so far is carried from one block of
 // elements to the next. The operations are in reduce.h.
 //
-// Where a row of n elements goes block by block through t threads of w lanes, element i has an
-// error of at most (w + log2(t) + t / wave + n / (t w)) u times the sum of the sizes of the terms
-// up to it, u being half a unit in the last place of 1. Along an axis that is not the innermost
-// one, blocks of kSumBlock elements are added up: (kSumBlock + n / kSumBlock) u.
+// Along a row the order follows from the number of elements alone (fusion/numerics.md), however
+// many lanes and threads there are. Blocks have kScanElements of them, in parts of kScanPart.
+// Within a part, and of the parts of a block, running results are those of pairs, then of pairs of
+// these, and so on: the second of two takes what the first one came to. So element i of a row has
+// an error of at most (10 + n / kScanElements) u times the sum of the sizes of the terms up to it,
+// u being half a unit in the last place of 1. Along an axis that is not the innermost one, blocks
+// of kSumBlock elements are added up: (kSumBlock + n / kSumBlock) u.
 #pragma once
 
+#include "convert.h"
 #include "reduce.h"
 
 namespace kiln {
 
 // ---- along rows ---------------------------------------------------------------------------------
 
+enum : int { kScanPart = 8, kScanElements = 256 };
+
+// Running results of `Count` neighbours, which are `Step` apart.
+template <class Reduction, int Count, int Step = 1, class T>
+KILN_FN void scan_pairs(T* value) {
+  KILN_UNROLL for (int half = 1; half < Count; half *= 2) {
+    KILN_UNROLL for (int i = 0; i < Count; ++i) {
+      if ((i & half) == 0) continue;
+      value[i * Step] = Reduction::combine(value[((i & ~(half - 1)) - 1) * Step], value[i * Step]);
+    }
+  }
+}
+
 #if KILN_HOST
 
 template <class T, int Threads>
 struct ScanSlots {};
 
-// Several parts of the lanes at once, since each element waits for the one before it.
+// Lanes of a vector.
+#if defined(__clang__)
+#define KILN_PICK_LANES(value, ...) __builtin_shufflevector(value, value, __VA_ARGS__)
+#else
+#define KILN_PICK_LANES(value, ...) __builtin_shuffle(value, Indices{__VA_ARGS__})
+#endif
+
+// Running sums of eight neighbours in vectors of 32 bytes: where a lane is in the first half of a
+// pair, it takes 0.
+template <class T>
+struct EightSums {
+  enum : bool { exist = false };
+};
+template <>
+struct EightSums<f32> {
+  enum : bool { exist = true };
+  typedef f32 Vector __attribute__((vector_size(32)));
+  typedef i32 Indices __attribute__((vector_size(32)));
+  static inline __attribute__((always_inline)) void scan(f32* lane) {
+    Vector value;
+    __builtin_memcpy(&value, lane, sizeof value);
+    const Vector ones = KILN_PICK_LANES(value, 0, 0, 2, 2, 4, 4, 6, 6);
+    value += (Vector)((Indices)ones & Indices{0, -1, 0, -1, 0, -1, 0, -1});
+    const Vector pairs = KILN_PICK_LANES(value, 1, 1, 1, 1, 5, 5, 5, 5);
+    value += (Vector)((Indices)pairs & Indices{0, 0, -1, -1, 0, 0, -1, -1});
+    const Vector fours = KILN_PICK_LANES(value, 3, 3, 3, 3, 3, 3, 3, 3);
+    value += (Vector)((Indices)fours & Indices{0, 0, 0, 0, -1, -1, -1, -1});
+    __builtin_memcpy(lane, &value, sizeof value);
+  }
+};
+template <>
+struct EightSums<f64> {
+  enum : bool { exist = true };
+  typedef f64 Vector __attribute__((vector_size(32)));
+  typedef i64 Indices __attribute__((vector_size(32)));
+  static inline __attribute__((always_inline)) Vector four(const f64* lane) {
+    Vector value;
+    __builtin_memcpy(&value, lane, sizeof value);
+    const Vector ones = KILN_PICK_LANES(value, 0, 0, 2, 2);
+    value += (Vector)((Indices)ones & Indices{0, -1, 0, -1});
+    const Vector pairs = KILN_PICK_LANES(value, 1, 1, 1, 1);
+    return value + (Vector)((Indices)pairs & Indices{0, 0, -1, -1});
+  }
+  static inline __attribute__((always_inline)) void scan(f64* lane) {
+    const Vector first = four(lane);
+    const Vector second = four(lane + 4) + KILN_PICK_LANES(first, 3, 3, 3, 3);
+    __builtin_memcpy(lane, &first, sizeof first);
+    __builtin_memcpy(lane + 4, &second, sizeof second);
+  }
+};
+
+// Running results of `Width` neighbours by pairs, then pairs of pairs.
+template <class Reduction, int Width, class T>
+KILN_FN void scan_neighbours(T* lane) {
+  if constexpr (Width >= 8 && is_same<Reduction, Sum>() && EightSums<T>::exist) {
+    constexpr int kVectors = Width / 8;
+    for (int k = 0; k < kVectors; ++k) EightSums<T>::scan(lane + 8 * k);
+    for (int half = 1; half < kVectors; half *= 2) {
+      for (int k = 0; k < kVectors; ++k) {
+        if ((k & half) == 0) continue;
+        const T before = lane[(k & ~(half - 1)) * 8 - 1];
+        for (int i = 0; i < 8; ++i) lane[8 * k + i] += before;
+      }
+    }
+  } else {
+    scan_pairs<Reduction, Width>(lane);
+  }
+}
+
+// A block of elements.
+template <class Reduction, int Width, class T>
+KILN_FN void scan_block(T (&lane)[Width], T& carried) {
+  constexpr int kPart = Width < kScanPart ? Width : int(kScanPart);
+  constexpr int kParts = Width / kPart;
+  T through[kParts];
+  for (int k = 0; k < kParts; ++k) {
+    scan_neighbours<Reduction, kPart>(lane + k * kPart);
+    through[k] = lane[k * kPart + kPart - 1];
+  }
+  scan_neighbours<Reduction, kParts>(through);
+  for (int k = 0; k < kParts; ++k) {
+    const T before = k == 0 ? carried : Reduction::combine(carried, through[k - 1]);
+    for (int i = 0; i < kPart; ++i) {
+      lane[k * kPart + i] = Reduction::combine(before, lane[k * kPart + i]);
+    }
+  }
+  carried = Reduction::combine(carried, through[kParts - 1]);
+}
+
+// Where the order does not matter: several parts of the lanes at once, since each element waits for
+// the one before it.
 template <class Reduction, int Width, class T>
 KILN_FN void scan_parts(T (&lane)[Width], T& carried) {
   constexpr int kParts = Width < 64 ? 1 : 8;
@@ -41,10 +148,13 @@ KILN_FN void scan_parts(T (&lane)[Width], T& carried) {
 
 // Maxima and minima of floats are those of integers of the same order (reduce.h).
 template <class Reduction, int Threads, int Width, class T>
-KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&) {
+KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&, int lanes) {
   using Type = typename Accumulator<Reduction, T>::Type;
-  if constexpr (is_same<Type, T>()) {
+  for (int i = lanes; i < Width; ++i) lane[i] = Reduction::template identity<T>();
+  if constexpr (is_same<Type, T>() && is_integer<T>()) {
     scan_parts<Reduction>(lane, carried);
+  } else if constexpr (is_same<Type, T>()) {
+    scan_block<Reduction>(lane, carried);
   } else {
     Type ordered[Width];
     for (int i = 0; i < Width; ++i) ordered[i] = Type::of(lane[i]);
@@ -57,66 +167,65 @@ KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&) {
 
 #else
 
-// The word of the lane that is `Distance` lower; undefined if there is none.
-template <int Distance>
-KILN_FN u32 lower_word(u32 value) {
+// The word that lane `from` of the wave has.
+KILN_FN u32 word_of(u32 value, u32 from) {
 #if KILN_AMD
-  return u32(__builtin_amdgcn_ds_bpermute(int((threadIdx.x - u32(Distance)) << 2), int(value)));
+  return u32(__builtin_amdgcn_ds_bpermute(int(from << 2), int(value)));
 #else
-  return __shfl_up_sync(0xffffffffu, value, Distance);
+  return __shfl_sync(0xffffffffu, value, int(from & 31u));
 #endif
 }
-// The word of the last lane of `Threads`.
-template <int Threads>
-KILN_FN u32 last_word(u32 value) {
-#if KILN_AMD
-  return u32(__builtin_amdgcn_ds_bpermute(int((threadIdx.x | u32(Threads - 1)) << 2), int(value)));
-#else
-  return __shfl_sync(0xffffffffu, value, int((threadIdx.x | u32(Threads - 1)) & 31u));
-#endif
-}
-
-struct FromLower {
-  template <int Distance>
-  KILN_MEMBER static u32 word(u32 value) {
-    return lower_word<Distance>(value);
-  }
-};
-struct FromLast {
-  template <int Threads>
-  KILN_MEMBER static u32 word(u32 value) {
-    return last_word<Threads>(value);
-  }
-};
-
-template <class From, int Parameter, class T>
-KILN_FN T fetch(T value) {
+template <class T>
+KILN_FN T value_of(T value, u32 from) {
   if constexpr (sizeof(T) % 4 == 0) {
     auto words = bit_cast<Words<int(sizeof(T) / 4)>>(value);
     _Pragma("unroll") for (int i = 0; i < int(sizeof(T) / 4); ++i) {
-      words.word[i] = From::template word<Parameter>(words.word[i]);
+      words.word[i] = word_of(words.word[i], from);
     }
     return bit_cast<T>(words);
   } else {
-    return T(From::template word<Parameter>(u32(value)));
+    return T(word_of(u32(value), from));
   }
 }
 
-template <class T, int Threads>
-struct ScanSlots {
-  T wave[(Threads + kWave - 1) / kWave];
+// How `Threads` threads of `Width` lanes share the blocks of a row. A unit is what a wave has of a
+// block.
+template <int Threads, int Width>
+struct ScanThreads {
+  enum : int {
+    kTogether = Threads < kWave ? Threads : kWave,
+    kOfPart = int(kScanPart) / Width,  // threads
+    kOfBlock = int(kScanElements) / Width,
+    kOfUnit = kOfBlock < kTogether ? kOfBlock : kTogether,
+    kUnits = Threads / kOfUnit,
+    kUnitsOfBlock = kOfBlock / kOfUnit < kUnits ? kOfBlock / kOfUnit : kUnits,
+    kBlocks = kUnits / kUnitsOfBlock,
+  };
+  static_assert(Width <= kScanPart, "ScanThreads: a thread has a part of a row, or less");
+  static __device__ __forceinline__ u32 thread() { return threadIdx.x % Threads; }
+  // The lane of a wave that has a thread of this one's unit.
+  static __device__ __forceinline__ u32 lane_of(u32 in_unit) {
+    return (threadIdx.x & ~u32(kOfUnit - 1)) + in_unit;
+  }
 };
 
-// The running result of this lane and those below it, among `Threads`.
-template <class Reduction, int Threads, int Distance = 1, class T>
-KILN_FN T scan_wave(T value) {
-  if constexpr (Distance >= Threads) {
-    return value;
-  } else {
-    const T lower = fetch<FromLower, Distance>(value);
-    const bool has_lower = int(threadIdx.x) % Threads >= Distance;
-    const T joined = Reduction::combine(lower, value);
-    return scan_wave<Reduction, Threads, Distance * 2>(has_lower ? joined : value);
+template <class T, int Threads>
+struct ScanSlots {
+  T unit[(Threads + 31) / 32];
+};
+
+// Running results within a part that several threads have, then of the last lanes of the parts of a
+// unit: those `Distance` threads apart, then twice that, below `End`.
+template <class Reduction, int Distance, int End, int Width, class T>
+KILN_FN void scan_threads(T (&lane)[Width], u32 thread, u32 unit) {
+  if constexpr (Distance < End) {
+    const bool second = (thread & u32(Distance)) != 0;
+    const T before = value_of(lane[Width - 1], unit + (thread & ~u32(Distance - 1)) - 1u);
+    _Pragma("unroll") for (int i = 0; i < Width; ++i) {
+      const T joined = Reduction::combine(before, lane[i]);
+      lane[i] = second ? joined : lane[i];
+    }
+    scan_threads<Reduction, Distance * 2, End>(lane, thread, unit);
   }
 }
 
@@ -124,33 +233,49 @@ KILN_FN T scan_wave(T value) {
 // `carried`.
 template <class Reduction, int Threads, int Width, class T>
 KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>& slots) {
-  constexpr int kTogether = Threads < kWave ? Threads : kWave;
-  _Pragma("unroll") for (int i = 1; i < Width; ++i) {
-    lane[i] = Reduction::combine(lane[i - 1], lane[i]);
-  }
-  const T through = scan_wave<Reduction, kTogether>(lane[Width - 1]);
-  const bool is_first = int(threadIdx.x) % kTogether == 0;
-  const T lower = fetch<FromLower, 1>(through);
-  T before = carried;
-  T all = fetch<FromLast, kTogether>(through);
+  using Row = ScanThreads<Threads, Width>;
+  constexpr int kOfPart = Row::kOfPart < Row::kOfUnit ? int(Row::kOfPart) : int(Row::kOfUnit);
+  const u32 thread = Row::thread() % u32(Row::kOfUnit);
+  const u32 unit_lane = Row::lane_of(0);
+  scan_pairs<Reduction, Width>(lane);
+  scan_threads<Reduction, 1, kOfPart>(lane, thread, unit_lane);
+  T through[1] = {lane[Width - 1]};
+  scan_threads<Reduction, kOfPart, Row::kOfUnit>(through, thread, unit_lane);
+  const bool has_parts = thread >= u32(kOfPart);
+  T before = value_of(through[0], unit_lane + (thread & ~u32(kOfPart - 1)) - 1u);
+
+  // What each unit came to.
+  T units[Row::kUnits];
   if constexpr (Threads > kWave) {
-    constexpr int kWaves = Threads / kWave;
-    const int wave = int(threadIdx.x) % Threads / kWave;
-    KILN_SYNCHRONIZE();  // the block before has been read
-    if (is_first) slots.wave[wave] = all;
+    KILN_SYNCHRONIZE();  // the units before have been read
+    if (thread == u32(Row::kOfUnit - 1)) slots.unit[Row::thread() / Row::kOfUnit] = through[0];
     KILN_SYNCHRONIZE();
-    T waves = slots.wave[0];
-    T below = slots.wave[0];
-    _Pragma("unroll") for (int i = 1; i < kWaves; ++i) {
-      if (i == wave) below = waves;
-      waves = Reduction::combine(waves, slots.wave[i]);
+    _Pragma("unroll") for (int k = 0; k < Row::kUnits; ++k) units[k] = slots.unit[k];
+  } else {
+    const u32 first = threadIdx.x & ~u32(Threads - 1);
+    _Pragma("unroll") for (int k = 0; k < Row::kUnits; ++k) {
+      units[k] = value_of(through[0], first + u32((k + 1) * Row::kOfUnit - 1));
     }
-    if (wave > 0) before = Reduction::combine(before, below);
-    all = waves;
   }
-  if (!is_first) before = Reduction::combine(before, lower);
+  const u32 own = Row::thread() / u32(Row::kOfUnit);
+  bool has_before = has_parts;
+  _Pragma("unroll") for (int half = 1; half < Row::kUnitsOfBlock; half *= 2) {
+    // Each second one of a pair takes what the first one came to.
+    _Pragma("unroll") for (int k = half; k < Row::kUnits; k += 2 * half) {
+      const bool second = own / u32(half) == u32(k / half);
+      const T joined = has_before ? Reduction::combine(units[k - 1], before) : units[k - 1];
+      before = second ? joined : before;
+      has_before = has_before || second;
+      units[k + half - 1] = Reduction::combine(units[k - 1], units[k + half - 1]);
+    }
+  }
+  T blocks = carried;
+  _Pragma("unroll") for (int k = 0; k < Row::kBlocks; ++k) {
+    if (own / u32(Row::kUnitsOfBlock) == u32(k)) blocks = carried;
+    carried = Reduction::combine(carried, units[(k + 1) * Row::kUnitsOfBlock - 1]);
+  }
+  before = has_before ? Reduction::combine(blocks, before) : blocks;
   _Pragma("unroll") for (int i = 0; i < Width; ++i) lane[i] = Reduction::combine(before, lane[i]);
-  carried = Reduction::combine(carried, all);
 }
 
 #endif

@@ -65,6 +65,9 @@ class ScanEmitter {
 
  private:
   bool along() const { return schedule_.scan == ScanSchedule::along; }
+  bool on_host() const { return schedule_.backend == Backend::host; }
+  /// How many lanes a vector has: on the CPU the last one of a row may have fewer.
+  std::string_view lane_count() const { return along() && on_host() ? "lanes" : "width.size"; }
   bool loads_ahead() const { return !along() && shares_.batch > 1; }
   int threads() const {
     return along() ? shares_.threads * shares_.rows : device_model(schedule_.backend).work.block;
@@ -79,6 +82,7 @@ class ScanEmitter {
     identifiers_.add_scalars(out_, node_text_);
     if (along()) {
       out_.add_count(P::vectors, "vectors");
+      if (on_host()) out_.add_count(P::length, "length");
       if (shares_.rows > 1) out_.add_count(P::row_count, "row_count");
     } else {
       out_.add_divisor(P::columns, "columns");
@@ -123,12 +127,15 @@ class ScanEmitter {
     }
     // All threads of a block stay in the loop to its end. Those past the end of the row repeat its
     // last vector, which nothing before it depends on.
-    const std::string thread = schedule_.backend == Backend::host
-                                   ? "0"
-                                   : fmt::format("{}(threadIdx.x) % {}", index_, shares_.threads);
+    const std::string thread =
+        on_host() ? "0" : fmt::format("{}(threadIdx.x) % {}", index_, shares_.threads);
     out_.line(2, "for ({} block = 0; block < vectors; block += {}) {{", index_, shares_.threads);
     out_.line(3, "const {} vector = block + {};", index_, thread);
     out_.line(3, "const {} first = row_or_last(vector, vectors) * {};", index_, schedule_.width);
+    if (on_host()) {
+      out_.line(3, "const int lanes = int(least(length - first, {}({})));", index_,
+                schedule_.width);
+    }
   }
 
   void open_columns() {
@@ -263,8 +270,8 @@ class ScanEmitter {
     const std::string& own = names_[id];
     define(id, values_[node.operands[0]]);
     if (along()) {
-      out_.line(3, "scan<{0}, {1}>({2}, {2}_carried, {2}_slots);", info(node.op).combiner,
-                shares_.threads, own);
+      out_.line(3, "scan<{0}, {1}>({2}, {2}_carried, {2}_slots{3});", info(node.op).combiner,
+                shares_.threads, own, on_host() ? ", lanes" : "");
     } else {
       out_.line(3, "scan_row<{0}>({1}, {1}_carried, at_{2});", info(node.op).combiner, own,
                 scanned());
@@ -284,7 +291,7 @@ class ScanEmitter {
       // Copied, since an output may overwrite it.
       if (lanes && node_text_.needs_storage(static_cast<NodeId>(id))) {
         out_.line(3, "{} {}[{}];", storage_type(node.dtype), element, schedule_.width);
-        out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}[lane] = {}_lanes[lane];",
+        out_.line(3, "KILN_FOR_EACH_LANE(lane, width, {}) {}[lane] = {}_lanes[lane];", lane_count(),
                   element, operand->name);
         element += "[lane]";
         storage_[id] = element;
@@ -315,7 +322,8 @@ class ScanEmitter {
 
   void define(std::size_t id, const std::string& text) {
     out_.line(3, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), names_[id], schedule_.width);
-    out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}[lane] = {};", names_[id], text);
+    out_.line(3, "KILN_FOR_EACH_LANE(lane, width, {}) {}[lane] = {};", lane_count(), names_[id],
+              text);
     values_[id] = names_[id] + "[lane]";
   }
 
@@ -329,11 +337,11 @@ class ScanEmitter {
       const bool contiguous = schedule_.operands[i].access == Access::contiguous;
       out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, schedule_.width,
                 pointer(i), contiguous ? "" : ", " + inner_stride(i));
-      const std::string element = schedule_.backend == Backend::host
+      const std::string element = on_host()
                                       ? node_text_.store_on_host(operand.value, values_, storage_)
                                       : node_text_.store(operand.value, values_, storage_);
-      out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}_lanes[lane] = {};", operand.name,
-                element);
+      out_.line(3, "KILN_FOR_EACH_LANE(lane, width, {}) {}_lanes[lane] = {};", lane_count(),
+                operand.name, element);
       if (contiguous) {
         out_.line(3, "{}store<{}, {}>({}, first, {}_lanes);", guard, schedule_.width,
                   schedule_.operands[i].alignment, pointer(i), operand.name);

@@ -15,7 +15,7 @@ namespace {
 
 // A row is mapped to as many threads as it has vectors, at most a block; a vector is 16 bytes of
 // the narrowest operand, with no more lanes than registers allow for several values of each. The
-// CPU takes 256 elements of a row, or columns, at a time.
+// CPU takes 256 elements of a row, of which the last ones may be fewer, or columns, at a time.
 constexpr int kMostScanThreads = 256;
 constexpr int kShortRowThreads = 32;
 constexpr int kScanBlock = 128;
@@ -60,6 +60,12 @@ int choose_width(const Axis& inner, std::span<const Operand> operands, Backend b
                                        : std::min(kScanVectorBits / narrowest, kMostScanLanes);
   while (width > 1 && inner.size % width != 0) width /= 2;
   return width;
+}
+
+// The CPU takes a block of a row at a time (preamble/scan.h), or all of a shorter one.
+int choose_host_width(std::int64_t length) {
+  const auto size = static_cast<std::uint64_t>(std::clamp<std::int64_t>(length, 1, kHostScanLanes));
+  return static_cast<int>(std::bit_ceil(size));
 }
 
 // How a thread of a GPU takes `columns` columns: how many side by side, and how many elements of
@@ -112,7 +118,9 @@ Layout plan_scan(const Dims& shape, std::size_t axis, std::span<const Operand> o
   add_axis(axes, shape, axis, operands);
   if (across) std::swap(axes.back(), axes.end()[-2]);
   schedule.rank = static_cast<int>(axes.size());
-  schedule.width = choose_width(axes.back(), operands, backend);
+  schedule.width = !across && backend == Backend::host
+                       ? choose_host_width(axes.back().size)
+                       : choose_width(axes.back(), operands, backend);
   layout.reduced = shape[axis];
   std::int64_t others = 1;
   for (const Axis& axis : axes) others *= axis.size;
@@ -122,7 +130,7 @@ Layout plan_scan(const Dims& shape, std::size_t axis, std::span<const Operand> o
   if (across && backend != Backend::host) {
     map_columns_to_threads(schedule, axes.back(), operands, others);
   }
-  layout.vectors = axes.back().size / schedule.width;
+  layout.vectors = (axes.back().size + schedule.width - 1) / schedule.width;
   if (across) {
     layout.work_items = static_cast<std::uint64_t>(others / schedule.width);
     layout.reduced *= schedule.width;

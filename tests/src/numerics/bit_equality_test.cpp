@@ -143,7 +143,8 @@ std::vector<GoldenReduction> reductions(DType dtype) {
       {"sum", "sum(x, -1)"},
       {"product", "prod(1 + x * 0.03125, -1)"},
       {"variance", "d = x - mean(x, -1); mean(d * d, -1)"},
-      {"normalised", "x / sqrt(mean(x * x, -1) + 0.5)"}};
+      {"normalised", "x / sqrt(mean(x * x, -1) + 0.5)"},
+      {"running", "cumsum(x, -1)"}};
   std::vector<GoldenReduction> all;
   for (const std::int64_t length :
        {1, 100, 256, 776, 777, 4096, 4097, 5000, 8192, 12'001, 16'384}) {
@@ -154,6 +155,8 @@ std::vector<GoldenReduction> reductions(DType dtype) {
     }
     all.push_back(
         {fmt::format("columns.sum.{}.{}", length, name(dtype)), "sum(x, -2)", {length, 13}});
+    all.push_back(
+        {fmt::format("columns.running.{}.{}", length, name(dtype)), "cumsum(x, -2)", {length, 13}});
   }
   return all;
 }
@@ -317,7 +320,7 @@ TEST_P(ReductionBits, AreTheSameOnEveryDevice) {
   testing::Share share(device, 4, static_cast<std::uint64_t>(dtype));
   for (const GoldenReduction& reduction : reductions(dtype)) {
     if (!share.next() && !updates_golden()) continue;
-    const bool whole = reduction.text.starts_with("x /");
+    const bool whole = reduction.text.starts_with("x /") || reduction.text.starts_with("cumsum");
     Dims shape = reduction.shape;
     if (!whole) shape[reduction.text.ends_with("-2)") ? 0 : 1] = 1;
     std::vector<HostArray> outputs = {HostArray::contiguous(dtype, shape)};

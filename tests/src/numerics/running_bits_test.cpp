@@ -1,0 +1,135 @@
+// Running sums and products along rows against the order in which they are to be computed
+// (fusion/reference/running.hpp), bit by bit: whatever the number of rows, where they lie in
+// memory, and what is computed beside them.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <random>
+
+#include "fusion/reference/running.hpp"
+#include "kiln/reduction.hpp"
+#include "tests/src/program/run_program.hpp"
+#include "tests/support/settings.hpp"
+
+namespace kiln {
+namespace {
+
+using fusion::reference::run_in_blocks;
+using testing::HostArray;
+
+/// How rows lie in memory, in elements; transposed ones are columns.
+struct RowPlace {
+  std::int64_t step = 1;
+  std::int64_t gap = 0;
+  std::int64_t lead = 0;
+  bool transposed = false;
+};
+
+class RunningBits : public testing::ProgramsOnDevices {
+ protected:
+  static HostArray placed(const HostArray& rows, const RowPlace& place) {
+    const std::int64_t length = rows.shape[1];
+    const std::int64_t step =
+        place.transposed ? place.step * (rows.shape[0] + place.gap) : place.step;
+    const std::int64_t pitch = place.transposed ? 1 : std::abs(step) * length + place.gap;
+    HostArray array = HostArray::strided(rows.dtype, rows.shape, {pitch, step}, place.lead);
+    const std::size_t width = static_cast<std::size_t>(bits(rows.dtype)) / 8;
+    for (std::int64_t i = 0; i < rows.size(); ++i) {
+      const std::int64_t at = i / length * pitch + i % length * step;
+      const auto to = static_cast<std::ptrdiff_t>(array.first) +
+                      static_cast<std::ptrdiff_t>(width) * static_cast<std::ptrdiff_t>(at);
+      std::copy_n(rows.bytes.begin() + static_cast<std::ptrdiff_t>(width) * i, width,
+                  array.bytes.begin() + to);
+    }
+    return array;
+  }
+
+  template <class T>
+  void compare(const HostArray& rows, const HostArray& got, bool products,
+               const std::string& what) const {
+    const std::int64_t length = rows.shape[1];
+    for (std::int64_t row = 0; row < rows.shape[0]; ++row) {
+      std::vector<T> x;
+      for (std::int64_t i = 0; i < length; ++i) {
+        const T value = static_cast<T>(testing::number_at(rows, row * length + i));
+        x.push_back(products ? T(1) + value * T(0.03125) : value);
+      }
+      const std::vector<T> want = products ? run_in_blocks(x, T(1), std::multiplies<>())
+                                           : run_in_blocks(x, T(0), std::plus<>());
+      for (std::int64_t i = 0; i < length; ++i) {
+        const auto value = static_cast<T>(testing::number_at(got, row * length + i));
+        ASSERT_EQ(value, want[static_cast<std::size_t>(i)])
+            << what << ": element " << i << " of row " << row;
+      }
+    }
+  }
+
+  void check(const HostArray& rows, const RowPlace& place, bool products, bool as_program) {
+    const bool wide = rows.dtype == DType::f64;
+    const DType computed = wide ? DType::f64 : DType::f32;
+    const std::string y = fmt::format("y = {}(x); ", name(computed));
+    const std::string text = y + (products ? "cumprod(1 + y * 0.03125, -1)" : "cumsum(y, -1)");
+    std::vector<HostArray> outputs = {HostArray::contiguous(computed, rows.shape)};
+    if (as_program) {
+      outputs = run(parse_program("rows", text), {rows}, std::move(outputs), false);
+    } else {
+      run_on(device(), parse("rows", text), {placed(rows, place)}, outputs);
+    }
+    const std::string what =
+        fmt::format("{} of {}[{}, {}]{}, step {}, gap {}, lead {}{}", text, name(rows.dtype),
+                    rows.shape[0], rows.shape[1], place.transposed ? ", transposed" : "",
+                    place.step, place.gap, place.lead, as_program ? ", a Program" : "");
+    if (wide) {
+      compare<double>(rows, outputs[0], products, what);
+    } else {
+      compare<float>(rows, outputs[0], products, what);
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, RunningBits,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
+
+TEST_P(RunningBits, FollowFromTheLengthAround) {
+  testing::Share share(GetParam(), 2, testing::random_seed());
+  for (const std::int64_t length :
+       {0,    1,    2,    3,    4,    7,     8,     9,      12,     16,     30,  31,   32,
+        33,   62,   63,   64,   65,   66,    100,   127,    128,    129,    250, 255,  256,
+        257,  258,  260,  264,  300,  511,   512,   513,    514,    520,    768, 1000, 1023,
+        1024, 1025, 2047, 2048, 2049, 4'097, 5'000, 20'001, 65'536, 262'144}) {
+    if (!share.next()) continue;
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      check(testing::random_array(dtype, {2, length}, static_cast<std::uint64_t>(length)), {},
+            false, false);
+    }
+  }
+}
+
+TEST_P(RunningBits, DoNotShowWhereRowsLieOrHowMany) {
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const auto draw = [&](std::int64_t below) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
+  };
+  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
+  const std::uint64_t draws = testing::setting("KILN_TEST_DRAWS", 8);
+  for (std::uint64_t i = 0; i < draws && !HasFatalFailure(); ++i) {
+    const DType dtype = kTypes[draw(std::ssize(kTypes))];
+    const std::int64_t near = std::int64_t{1} << (2 + draw(13));
+    const std::int64_t length = std::max<std::int64_t>(1, near - 4 + draw(draw(2) == 0 ? 9 : near));
+    const HostArray rows = testing::random_array(dtype, {1 + draw(9), length}, random());
+    constexpr std::int64_t kSteps[] = {1, 1, 1, -1, 2, -3};
+    check(rows,
+          {kSteps[draw(std::ssize(kSteps))], draw(2) * draw(9), draw(2) * draw(9), draw(4) == 0},
+          draw(3) == 0, false);
+    if (draw(2) == 0) check(rows, {}, false, true);
+  }
+}
+
+}  // namespace
+}  // namespace kiln
