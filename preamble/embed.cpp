@@ -9,7 +9,9 @@
 // and is then not needed by a text that has one of these functions, but none of these words.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cctype>
+#include <cstdint>
 #include <fstream>
 #include <initializer_list>
 #include <iostream>
@@ -22,6 +24,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "preamble/tables.hpp"
 
 namespace {
 
@@ -437,6 +441,21 @@ std::size_t write_pieces(std::ostream& out, const Header& header) {
   return count;
 }
 
+void write_slots(std::ostream& out, const std::vector<std::string>& names) {
+  if (names.size() > UINT16_MAX) throw std::runtime_error("preamble: a name's number has 16 bits");
+  std::vector<std::size_t> slots(std::bit_ceil(2 * names.size()), 0);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::uint32_t hash = kiln::preamble::kEmptyHash;
+    for (const char c : names[i]) hash = kiln::preamble::hashed(hash, c);
+    std::size_t at = hash & (slots.size() - 1);
+    while (slots[at] != 0) at = (at + 1) & (slots.size() - 1);
+    slots[at] = i + 1;
+  }
+  out << "const std::uint16_t kSlots[] = {\n";
+  for (const std::size_t slot : slots) out << slot << ",\n";
+  out << "};\nconst std::size_t kSlotCount = " << slots.size() << ";\n";
+}
+
 void write(std::ostream& out, const std::vector<Header>& headers) {
   if (headers.size() > 64) throw std::runtime_error("preamble: a set of headers has 64 bits");
   check(headers);
@@ -477,8 +496,11 @@ void write(std::ostream& out, const std::vector<Header>& headers) {
     write_sets(out, sets.asks_for);
     out << "},\n";
   }
-  out << "};\nconst std::size_t kNameCount = " << names.size()
-      << ";\n\n}  // namespace kiln::preamble\n";
+  out << "};\n\n";
+  std::vector<std::string> words;
+  for (const auto& [name, sets] : names) words.push_back(name);
+  write_slots(out, words);
+  out << "\n}  // namespace kiln::preamble\n";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "preamble/preamble.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
 
 #include "preamble/tables.hpp"
@@ -8,26 +9,46 @@
 namespace kiln::preamble {
 namespace {
 
-bool starts_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool in_word(char c) { return starts_word(c) || (c >= '0' && c <= '9'); }
+// The characters of a word; a number begins with a digit and is none.
+struct Characters {
+  constexpr Characters() {
+    for (int c = 'a'; c <= 'z'; ++c) in_word[c] = in_word[c - 'a' + 'A'] = true;
+    for (int c = '0'; c <= '9'; ++c) in_word[c] = true;
+    in_word['_'] = true;
+  }
+  bool in_word[256] = {};
+};
+constexpr Characters kCharacters;
+
+bool in_word(char c) { return kCharacters.in_word[static_cast<unsigned char>(c)]; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::size_t index_of(Device device) { return static_cast<std::size_t>(device); }
 
+const Name* find(std::string_view word, std::uint32_t hash) {
+  for (std::size_t at = hash & (kSlotCount - 1);; at = (at + 1) & (kSlotCount - 1)) {
+    if (kSlots[at] == 0) return nullptr;
+    const Name& name = kNames[kSlots[at] - 1];
+    if (name.name == word) return &name;
+  }
+}
+
 const Name* find(std::string_view word) {
-  const std::span names(kNames, kNameCount);
-  const auto found = std::ranges::lower_bound(names, word, {}, &Name::name);
-  return found != names.end() && found->name == word ? &*found : nullptr;
+  std::uint32_t hash = kEmptyHash;
+  for (const char c : word) hash = hashed(hash, c);
+  return find(word, hash);
 }
 
 Headers asked_for_in(std::string_view line, Device device) {
   Headers headers = 0;
   for (std::size_t at = 0; at < line.size();) {
     std::size_t end = at;
-    while (end < line.size() && in_word(line[end])) ++end;
-    const bool word = end != at && starts_word(line[at]);
-    if (const Name* const name = word ? find(line.substr(at, end - at)) : nullptr)
+    std::uint32_t hash = kEmptyHash;
+    for (; end < line.size() && in_word(line[end]); ++end) hash = hashed(hash, line[end]);
+    const bool word = end != at && !is_digit(line[at]);
+    if (const Name* const name = word ? find(line.substr(at, end - at), hash) : nullptr)
       headers |= name->asks_for[index_of(device)];
-    at = std::max(end, at + 1);
+    at = end == at ? at + 1 : end;
   }
   return headers;
 }

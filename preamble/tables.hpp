@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "preamble/preamble.hpp"
@@ -34,8 +35,17 @@ struct Name {
   HeadersByDevice declared_by;
   HeadersByDevice asks_for;  ///< of these those that a text with this word needs, and all they need
 };
-// Sorted by name.
 extern const Name kNames[];
-extern const std::size_t kNameCount;
+
+// Names by hash: open addressing with linear probing over a power of two, not more than half full.
+// A slot is empty (0) or has the place in kNames, counted from 1.
+extern const std::uint16_t kSlots[];
+extern const std::size_t kSlotCount;
+
+// The hash of a word (FNV-1a) grows with each of its characters.
+constexpr std::uint32_t kEmptyHash = 0x811c9dc5;
+constexpr std::uint32_t hashed(std::uint32_t hash, char c) {
+  return (hash ^ static_cast<unsigned char>(c)) * 0x01000193;
+}
 
 }  // namespace kiln::preamble
