@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -162,15 +163,17 @@ const GpuProgram kGpuPrograms[] = {
 
 /// On a GPU, in bursts that fit the driver's queue, repeated ones and new lengths in turns: what
 /// disturbs one disturbs the other. The first calls of a burst do not count: while a queue runs
-/// empty, which it does between bursts alone, caches forget the caller. `call(length, is_new)` is
+/// empty, which it does between bursts alone, caches forget the caller. Their number is drawn, and
+/// so is which burst is first: a driver has work to do after so many launches, which would
+/// otherwise fall into the same bursts for as long as a process lives. `call(length, is_new)` is
 /// called for the same lengths again and again, with plans and without; time is that of new
 /// lengths, `extra_ns` the difference of the medians, for each kernel.
 constexpr std::int64_t kGpuLengths = 32;
 template <class Call>
 void compare_on_gpu(benchmark::State& state, kiln::jit::Backend& backend,
                     const kiln::Stream& stream, std::size_t kernels, const Call& call) {
-  constexpr int kUncounted = 8;
   constexpr int kBurst = 40;
+  std::minstd_rand random;
   std::array<std::vector<double>, 2> bursts;
   std::array<std::int64_t, 2> turns{};
   const auto median = [](std::vector<double>& of) {
@@ -179,9 +182,11 @@ void compare_on_gpu(benchmark::State& state, kiln::jit::Backend& backend,
     return *middle;
   };
   for (auto _ : state) {
-    for (const bool is_new : {false, true}) {
+    const bool first = random() % 2 == 0;
+    for (const bool is_new : {first, !first}) {
+      const auto uncounted = static_cast<int>(8 + random() % 16);
       backend.synchronize(stream);
-      for (int i = 0; i < kUncounted; ++i) call(turns[is_new]++ % kGpuLengths, is_new);
+      for (int i = 0; i < uncounted; ++i) call(turns[is_new]++ % kGpuLengths, is_new);
       const auto begin = std::chrono::steady_clock::now();
       for (int i = 0; i < kBurst; ++i) call(turns[is_new]++ % kGpuLengths, is_new);
       const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
@@ -254,7 +259,7 @@ void run_on_gpu(benchmark::State& state, kiln::Device device, const GpuProgram& 
     const kiln::Program& program = programs[is_new];
     if (prepares && !is_new) program.prepare(gpu.stream, in, out);
     program.run(gpu.stream, in, out, gpu.workspace());
-    if (prepares) kernels = program.explain(gpu.stream, in, out).kernels.size();
+    if (prepares && !is_new) kernels = program.explain(gpu.stream, in, out).kernels.size();
   };
   for (const bool is_new : {false, true}) {
     for (std::int64_t i = 0; i < kGpuLengths; ++i) once(i, is_new, true);
