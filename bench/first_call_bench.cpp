@@ -4,17 +4,23 @@
 // API, on the best device there is; every figure is host time except where a row says otherwise.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "ahead/base_pack.hpp"
 #include "ahead/compile_only.hpp"
+#include "base/subprocess.hpp"
 #include "base/temporary.hpp"
 #include "bench/rounds.hpp"
 #include "fallback/run_unfused.hpp"
@@ -25,6 +31,7 @@
 namespace {
 
 constexpr std::int64_t kElements = 4096;
+constexpr const char* kServe = "--serve";
 // A host compiler takes a good part of a second for each.
 const int kColdCalls = kiln::bench::rounds(8, 1);
 const int kWarmCalls = kiln::bench::rounds(24, 1);
@@ -50,8 +57,8 @@ class Fixture {
 
   kiln::jit::Backend& backend() { return backend_; }
   kiln::Stream stream() const { return {backend_.device(), nullptr}; }
-  kiln::View view(int i) const {
-    return {pointers_[i], kiln::DType::f32, {kElements}, backend_.device()};
+  kiln::View view(int i, std::int64_t elements = kElements) const {
+    return {pointers_[i], kiln::DType::f32, {elements}, backend_.device()};
   }
 
   /// A chain of operations with that constant: each constant's is a kernel of its own, all of one
@@ -227,6 +234,91 @@ BENCHMARK(served_first_call)
     ->UseManualTime()
     ->Iterations(kColdCalls);
 
+// The first calls of a process that has a base pack, an empty cache and nothing else, each of a
+// function that nobody has compiled, whose compiling begins with the call. `first_us` is the first
+// of all, `next_us` the first of a second function of the same operations; medians of processes.
+struct Served {
+  const char* name;
+  const char* text;  ///< with the number of the function in it
+};
+constexpr Served kServed[] = {
+    {"elements", "silu(gate) * up + {}.0"},
+    {"softmax", "softmax(gate * {}.0 + up, -1)"},
+    {"norm", "rms_norm(gate + {}.0, 1e-5) * up"},
+    {"statistics", "sqrt(var(gate, -1) + {}.0) * mean(up, -1)"},
+};
+const int kProcesses = kiln::bench::rounds(7, 1);
+
+/// In a process of its own: the two times, on standard output.
+int serve(const Served& served) {
+  Fixture fixture;
+  const auto time_of = [&](int number) {
+    const kiln::Function function =
+        kiln::parse(served.name, fmt::format(fmt::runtime(served.text), number),
+                    {.on_miss = kiln::OnMiss::fallback});
+    const bool reduced = std::string_view(served.name) == "statistics";
+    const kiln::View out = reduced ? fixture.view(2, 1) : fixture.view(2);
+    return microseconds_of([&] {
+      function(fixture.stream(), {fixture.view(0), fixture.view(1)}, {out});
+      fixture.backend().synchronize(fixture.stream());
+    });
+  };
+  const double first = time_of(2);
+  const double next = time_of(3);
+  const bool both = kiln::statistics(fixture.backend().device()).fallbacks == 2;
+  fmt::print("{} {} {}\n", first, next, both);
+  std::fflush(stdout);
+  _exit(0);  // what compiles is not waited for
+}
+
+/// The pack of this device, made by the first that asks; empty if it could not be.
+const std::string& base_pack() {
+  static const std::string path = [] {
+    const kiln::jit::Backend& backend = kiln::jit::backend(kiln::jit::devices().front());
+    const std::string file = std::string(std::getenv("KILN_CACHE_DIR")) + ".kilnpack";
+    kiln::cache::Filter filter;
+    bool complete = true;
+    const auto done = [&](const kiln::BaseKernel& kernel, std::size_t, std::size_t) {
+      complete = complete && !kernel.result.failure;
+      if (const auto key = kiln::cache::Key::parse(kernel.result.info.key)) {
+        filter.keys.push_back(*key);
+      }
+    };
+    kiln::compile_base_kernels(backend.target(), done);
+    if (!complete) return std::string();
+    kiln::cache::export_bundle(*kiln::cache::open(std::getenv("KILN_CACHE_DIR")), file, filter);
+    return file;
+  }();
+  return path;
+}
+
+void served_process(benchmark::State& state, const Served& served) {
+  std::vector<double> firsts, nexts;
+  for (auto _ : state) {
+    const kiln::base::TemporaryDirectory cache("kiln-bench");
+    std::vector<std::string> environment;
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      if (!std::string_view(*variable).starts_with("KILN_CACHE_")) environment.push_back(*variable);
+    }
+    environment.push_back("KILN_CACHE_DIR=" + cache.path());
+    environment.push_back("KILN_CACHE_READONLY_DIRS=" + base_pack());
+    const auto result =
+        kiln::base::run_command({"/proc/self/exe", kServe, served.name}, environment);
+    double first = 0;
+    double next = 0;
+    std::string both;
+    if (!(std::istringstream(result.output) >> first >> next >> both) || both != "true") {
+      state.SkipWithError(("a process was not served: " + result.output + result.errors).c_str());
+      return;
+    }
+    firsts.push_back(first);
+    nexts.push_back(next);
+    state.SetIterationTime(first / 1e6);
+  }
+  state.counters["first_us"] = median(firsts);
+  state.counters["next_us"] = median(nexts);
+}
+
 // A full queue, as an engine keeps it: the host's share of one more call.
 void repeated_call(benchmark::State& state) {
   Fixture fixture;
@@ -243,11 +335,21 @@ BENCHMARK(repeated_call)->Unit(benchmark::kMicrosecond)->UseRealTime();
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == kServe) {
+    return serve(*std::ranges::find(kServed, std::string_view(argv[2]), &Served::name));
+  }
   // A cache of this run's own, and no second one under the compiler: cold is cold.
   const kiln::base::TemporaryDirectory cache("kiln-bench");
   setenv("KILN_CACHE_DIR", cache.path().c_str(), 1);
   setenv("AMD_COMGR_CACHE", "0", 1);
   setenv("KILN_FALLBACK_MEMORY", "1M", 1);
+  for (const Served& served : kServed) {
+    const std::string name = std::string("served_process/") + served.name;
+    benchmark::RegisterBenchmark(name.c_str(), served_process, served)
+        ->Unit(benchmark::kMicrosecond)
+        ->UseManualTime()
+        ->Iterations(kProcesses);
+  }
   benchmark::Initialize(&argc, argv);
   if (!benchmark::ReportUnrecognizedArguments(argc, argv)) benchmark::RunSpecifiedBenchmarks();
   return 0;

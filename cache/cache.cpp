@@ -57,10 +57,22 @@ std::optional<Loaded> Cache::look_up(const Key& key, Parts parts) {
   for (const auto& layer : layers_) {
     auto loaded = layer->load(key, parts);
     if (!loaded) continue;
-    if (user_ && parts == Parts::code) user_->publish(key, loaded->bytes);
+    if (parts == Parts::code) copy_into_user(key, std::move(loaded->bytes));
     return loaded;
   }
   return std::nullopt;
+}
+
+void Cache::copy_into_user(const Key& key, std::string bytes) {
+  if (!user_) return;
+  const auto copy = [this, key, bytes = std::move(bytes)] {
+    {
+      const std::lock_guard lock(mutex_);
+      if (rejected_.contains(key)) return;
+    }
+    user_->publish(key, bytes);
+  };
+  config_.later ? config_.later(copy) : copy();
 }
 
 std::optional<Entry> Cache::find_and_count(const Key& key, bool count_miss) {

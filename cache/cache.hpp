@@ -41,7 +41,8 @@ class Cache {
   Cache& operator=(const Cache&) = delete;
 
   /// The metadata and code under that key, from the first layer that has it; a hit in a later layer
-  /// is copied into the user's directory. `source` stays empty: whoever made the key has it.
+  /// is copied into the user's directory, maybe later (Config::later). `source` stays empty:
+  /// whoever made the key has it.
   std::optional<Entry> find(const Key& key);
 
   /// For the code of a find() that is done with: memory for this thread's next one, which is thus
@@ -135,6 +136,8 @@ class Cache {
 
  private:
   std::optional<Loaded> look_up(const Key& key, Parts parts);
+  /// What another layer has; Config::later says when.
+  void copy_into_user(const Key& key, std::string bytes);
   std::optional<Entry> find_and_count(const Key& key, bool count_miss);
   bool keep(const Key& key, const Entry& entry);
   std::chrono::steady_clock::time_point remote_deadline(const Remote& remote, std::size_t keys,

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ struct Config {
   /// An entry's time of last use is renewed at most this often.
   std::chrono::seconds touch_interval{600};
   std::shared_ptr<base::Io> io;  ///< empty: the system's
+  /// Does later what a look-up need not wait for: copying what another layer has into `directory`.
+  /// The cache must live for as long. Empty: it is done at once.
+  std::function<void(std::function<void()>)> later;
 
   /// What kiln::configure() has set, and for the rest KILN_CACHE=off; KILN_CACHE_DIR, else
   /// $XDG_CACHE_HOME/kiln, else $HOME/.cache/kiln; KILN_CACHE_MAX_SIZE (bytes, or with K, M, G, T);

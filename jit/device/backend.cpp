@@ -77,6 +77,16 @@ Backend& backend(Device device) {
   return open_once(device, opened[type][static_cast<std::size_t>(device.index)]);
 }
 
+std::vector<Backend*> open_backends() {
+  std::vector<Backend*> all;
+  for (const auto& devices : opened) {
+    for (const std::atomic<Backend*>& slot : devices) {
+      if (Backend* const known = slot.load(std::memory_order_acquire)) all.push_back(known);
+    }
+  }
+  return all;
+}
+
 std::vector<Device> devices() {
   std::vector<Device> all;
   for (DeviceType type : {DeviceType::hip, DeviceType::cuda, DeviceType::cpu}) {

@@ -126,6 +126,8 @@ class Backend {
 /// use it costs one load. Throws Error(not_found) that says what is there, or Error(unsupported)
 /// that says which library or package is missing.
 Backend& backend(Device device);
+/// Those that were made so far.
+std::vector<Backend*> open_backends();
 
 /// Every device that can be used now: HIP, then CUDA, then the CPU.
 std::vector<Device> devices();

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -126,6 +127,19 @@ Toolchain first_that_works(ToolchainKind kind) {
               fmt::format("no {} compiler that works: {}", name(kind), fmt::join(problems, "; ")));
 }
 
+constinit std::array<std::atomic<bool>, kKinds.size()> looked_for{};
+
+// A search, which may throw.
+struct LookedFor {
+  explicit LookedFor(ToolchainKind kind) : kind(kind) {}
+  LookedFor(const LookedFor&) = delete;
+  LookedFor& operator=(const LookedFor&) = delete;
+  ~LookedFor() {
+    looked_for[static_cast<std::size_t>(kind)].store(true, std::memory_order_release);
+  }
+  const ToolchainKind kind;
+};
+
 }  // namespace
 
 Toolchain toolchain_at(ToolchainKind kind, const std::string& path) {
@@ -161,8 +175,13 @@ Toolchain toolchain(ToolchainKind kind) {
   const std::lock_guard lock(mutex);
   FoundToolchain& found = (*all)[static_cast<std::size_t>(kind)];
   if (const Toolchain* known = found.get()) return *known;
+  const LookedFor looked_for(kind);
   const auto began = FoundToolchain::Clock::now();
   return found.set(first_that_works(kind), began);
+}
+
+bool was_looked_for(ToolchainKind kind) {
+  return looked_for[static_cast<std::size_t>(kind)].load(std::memory_order_acquire);
 }
 
 }  // namespace kiln::jit

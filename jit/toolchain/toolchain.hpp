@@ -50,6 +50,8 @@ std::vector<Toolchain> toolchains();
 /// second later. Throws Error(not_found) that says which library or package is
 /// missing.
 Toolchain toolchain(ToolchainKind kind);
+/// Whether that, whatever came of it, has been asked before: the first answer may take 100 ms.
+bool was_looked_for(ToolchainKind kind);
 
 /// Whether this machine's compilers are to be spared (KILN_COMPILE=remote): they are used for what
 /// no compile server gives.

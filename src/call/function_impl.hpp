@@ -2,13 +2,17 @@
 #pragma once
 
 #include "call/callable.hpp"
+#include "fallback/general_launch.hpp"
 #include "kiln/function.hpp"
 
 namespace kiln {
 
 struct Function::Impl final : Callable {
   explicit Impl(Definition defined)
-      : Callable(defined.options.on_miss), definition(std::move(defined)) {}
+      : Callable(defined.options.on_miss), definition(std::move(defined)) {
+    if (definition.options.on_miss != OnMiss::fallback) return;
+    load_likely_general_kernels(definition.graph, definition.options.accuracy);
+  }
 
   const Definition definition;
 

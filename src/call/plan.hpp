@@ -2,6 +2,7 @@
 // strides and alignments stay the same. Made once (plan.cpp), launched often (launch.cpp).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -103,14 +104,21 @@ constexpr OnMiss when_kept(OnMiss on_miss) {
 class CompileLater {
  public:
   explicit CompileLater(std::span<const WantedKernel> missing) : missing_(missing) {
+    is_named_ = std::ranges::all_of(
+        missing, [](const WantedKernel& one) { return is_named_at_once(one.request); });
+    if (!is_named_) return;
     for (const WantedKernel& one : missing) named_.push_back(name_kernel(one.request));
   }
   CompileLater(const CompileLater&) = delete;
   CompileLater& operator=(const CompileLater&) = delete;
-  ~CompileLater() { KernelTable::instance().request_missed(missing_, named_); }
+  ~CompileLater() {
+    KernelTable& table = KernelTable::instance();
+    is_named_ ? table.request_missed(missing_, named_) : table.request_unnamed(missing_);
+  }
 
  private:
   const std::span<const WantedKernel> missing_;
+  bool is_named_ = false;
   std::vector<NamedKernel> named_;  // beforehand: a destructor must not throw
 };
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "fallback/general_kernels.hpp"
+#include "fusion/graph/graph.hpp"
 #include "jit/device/backend.hpp"
 
 namespace kiln {
@@ -14,6 +15,11 @@ namespace kiln {
 /// again after a second. Safe from any thread. Throws Error(device) where it cannot be loaded.
 std::shared_ptr<jit::Kernel> find_general_kernel(jit::Backend& backend,
                                                  const GeneralKernel& kernel);
+
+/// Loads what calls of that function are likely to be served by, as far as it is in a cache, on the
+/// devices that this process has used: then its first call waits for no disk and no driver.
+/// Failures are those of the call that needs the kernel.
+void load_likely_general_kernels(const fusion::Graph& graph, Accuracy accuracy);
 
 /// The parameters of a launch, in the order of the kernel's.
 class GeneralArguments {

@@ -71,17 +71,33 @@ Parameters parameters_of(GeneralKernel::Kind kind) {
 
 // ---- Moves -------------------------------------------------------------------------------------
 
-// Where the element is: the item is its place in C order. Axes count from the innermost one.
-std::string strided_place() {
-  std::string text = "        u64 rest = first + item;\n        i64 at = 0;\n";
+// A function of the device that says where an element is, whose place in C order is `rest`. Axes
+// count from the innermost one.
+std::string strided_place_function() {
+  std::string list = "u64 rest, u32 rank, i64 outer";
+  std::string text;
   for (std::size_t k = 0; k + 1 < kMostMovedAxes; ++k) {
+    list += fmt::format(", u64 size{0}, i64 stride{0}", k);
     text += fmt::format(
-        "        if (rank > {0}) {{\n          const u64 quotient = rest / size{1};\n"
-        "          at += i64(rest - quotient * size{1}) * stride{1};\n          rest = quotient;\n"
-        "        }}\n",
+        "  if (rank > {0}) {{\n    const u64 quotient = rest / size{1};\n"
+        "    at += i64(rest - quotient * size{1}) * stride{1};\n    rest = quotient;\n  }}\n",
         k + 1, k);
   }
-  return text + "        at += i64(rest) * outer;\n";
+  return fmt::format(
+      "KILN_FN i64 strided_place({}) {{\n  i64 at = 0;\n{}  return at + i64(rest) * outer;\n}}\n\n",
+      list, text);
+}
+
+// Where the item's element is.
+const std::string& strided_place() {
+  static const auto* const text = [] {
+    std::string call = "        i64 at = strided_place(first + item, rank, outer";
+    for (std::size_t k = 0; k + 1 < kMostMovedAxes; ++k) {
+      call += fmt::format(", size{0}, stride{0}", k);
+    }
+    return new std::string(call + ");\n");
+  }();
+  return *text;
 }
 
 // Where it is if data says a place along another axis: `there` if that is one.
@@ -157,7 +173,7 @@ std::string filled(std::string_view type) {
 }  // namespace
 
 std::string kernel_text(std::string_view comment, GeneralKernel::Kind kind,
-                        std::span<const KernelCase> cases) {
+                        std::span<const KernelCase> cases, std::string_view functions) {
   const Parameters parameters = parameters_of(kind);
   std::string list;
   std::string values;
@@ -166,8 +182,8 @@ std::string kernel_text(std::string_view comment, GeneralKernel::Kind kind,
     list += fmt::format("{}{} {}", i == 0 ? "" : ", ", type, name);
     values += fmt::format("\n      , *({}*)arguments[{}]", type, i);
   }
-  std::string text = fmt::format("// {}\nnamespace kiln {{\n\nKILN_KERNEL(256, {}, {}) {{\n",
-                                 comment, fusion::kEntryMarker, list);
+  std::string text = fmt::format("// {}\nnamespace kiln {{\n\n{}KILN_KERNEL(256, {}, {}) {{\n",
+                                 comment, functions, fusion::kEntryMarker, list);
   text += "  switch (what) {\n";
   for (const KernelCase& one : cases) {
     text += fmt::format(
@@ -216,7 +232,7 @@ std::string move_text() {
   cases.push_back({move_code(GeneralMove::index, DType::i64), "index",
                    strided_place() + "        ((i64*)value)[item] = at + i64(bits);\n"});
   return kernel_text("Elements of arrays with any strides to and from C order",
-                     GeneralKernel::Kind::move, cases);
+                     GeneralKernel::Kind::move, cases, strided_place_function());
 }
 
 std::uint32_t move_code(GeneralMove what, DType dtype) {

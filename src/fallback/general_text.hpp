@@ -19,9 +19,9 @@ struct KernelCase {
   std::string body;
 };
 
-/// A kernel of those cases, under fusion::kEntryMarker.
+/// A kernel of those cases, under fusion::kEntryMarker, behind functions that they call.
 std::string kernel_text(std::string_view comment, GeneralKernel::Kind kind,
-                        std::span<const KernelCase> cases);
+                        std::span<const KernelCase> cases, std::string_view functions = {});
 
 /// The item's element of a value, in its storage type, and the statement that stores one. Elements
 /// of four bits have a byte each between general kernels.

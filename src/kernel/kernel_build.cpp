@@ -71,6 +71,7 @@ class Build {
     std::vector<std::size_t> elsewhere;
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       results_[i].failure = failure_of([&] {
+        if (requests_[i].any_toolchain) named(i).toolchain = toolchain_of(requests_[i]);
         if (!named(i).toolchain.path.empty()) {
           compile_here(i);
         } else if (auto code = find_any_toolchain(requests_[i], true)) {
@@ -336,6 +337,7 @@ void BuildControl::cancel() {
 
 void RemoteKeys::add(const KernelRequest& request) {
   const NamedKernel named = name_kernel(request);
+  if (request.any_toolchain) keys_.insert(named.key);
   if (named.toolchain.path.empty()) {
     sources_.insert(source_key(request));
   } else if (!named.toolchain.identity.empty()) {
@@ -356,8 +358,10 @@ std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKer
   // What is compiled in the background is looked for on the server there, and nobody waits for it.
   const OnMiss on_miss = request.options.on_miss;
   const bool may_wait = on_miss != OnMiss::background && on_miss != OnMiss::fallback;
-  if (named.toolchain.path.empty()) return find_any_toolchain(request, may_wait);
-  if (named.toolchain.identity.empty()) return std::nullopt;
+  if (!request.any_toolchain) {
+    if (named.toolchain.path.empty()) return find_any_toolchain(request, may_wait);
+    if (named.toolchain.identity.empty()) return std::nullopt;
+  }
   CacheState state = CacheState::disk;
   std::optional<cache::Entry> entry = process_cache().find(named.key);
   if (!entry && request.any_toolchain) return find_any_toolchain(request, false);

@@ -18,7 +18,7 @@ struct KernelRequest {
   std::string target;
   Options options;
   bool alone = false;          ///< shares no translation unit: `text` may define names of its own
-  bool any_toolchain = false;  ///< code that another compiler made is as good
+  bool any_toolchain = false;  ///< one compiler's code is as good as another's: no part of the key
   /// Of fused functions, whose text names arguments and outputs by position: the form of kernel,
   /// which its name begins with, and what they are called. Not in the key.
   std::string form{};

@@ -263,7 +263,7 @@ KernelResult KernelTable::get(const WantedKernel& wanted, const NamedKernel& nam
 }
 
 std::vector<KernelTable::Ticket> KernelTable::request(std::span<const WantedKernel> wanted,
-                                                      std::span<const Done> done) {
+                                                      std::span<const Done> done, bool urgent) {
   std::vector<Ticket> tickets(wanted.size());
   std::vector<std::pair<std::size_t, KernelResult>> known;
   std::vector<NamedKernel> named;
@@ -278,6 +278,8 @@ std::vector<KernelTable::Ticket> KernelTable::request(std::span<const WantedKern
       tickets[i] = {task_of(wanted[i], named[i], OnMiss::compile), next_number_++};
       tickets[i].task->add(wanted[i].backend, tickets[i].number, done[i]);
       enqueue(tickets[i].task);
+      // Before a thread could take it together with others.
+      if (urgent) raise_priority(tickets[i].task);
     }
   }
   for (const auto& [i, result] : known) done[i](result);
@@ -300,6 +302,22 @@ void KernelTable::request_missed(std::span<const WantedKernel> wanted,
   {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < wanted.size(); ++i) enqueue_missed(wanted[i], named[i]);
+  }
+  start_threads();
+}
+
+void KernelTable::request_unnamed(std::span<const WantedKernel> wanted) {
+  do_later([this, missed = std::vector(wanted.begin(), wanted.end())] {
+    std::vector<NamedKernel> named;
+    for (const WantedKernel& one : missed) named.push_back(name_kernel(one.request));
+    request_missed(missed, named);
+  });
+}
+
+void KernelTable::do_later(std::function<void()> chore) {
+  {
+    const std::lock_guard lock(mutex_);
+    chores_.push_back(std::move(chore));
   }
   start_threads();
 }
@@ -336,7 +354,7 @@ void KernelTable::start_threads() {
   std::string reason;
   {
     const std::lock_guard lock(mutex_);
-    while (threads_ < limit_ && queue_.size() > idle_) {
+    while (threads_ < limit_ && queue_.size() + (chores_.empty() ? 0 : 1) > idle_) {
       try {
         std::thread(&KernelTable::work, this).detach();
         ++threads_;
@@ -346,6 +364,7 @@ void KernelTable::start_threads() {
         reason = error.what();
         stranded.assign(queue_.begin(), queue_.end());
         queue_.clear();
+        chores_.clear();
         for (const auto& task : stranded) task->running = true;
       }
     }
@@ -364,12 +383,16 @@ void KernelTable::start_threads() {
 void KernelTable::raise_priority(const Ticket& ticket) {
   if (!ticket.task) return;
   const std::lock_guard lock(mutex_);
-  Task& task = *ticket.task;
-  if (std::exchange(task.urgent, true)) return;
-  if (task.control != nullptr) {
-    task.control->raise_priority();
-  } else if (std::erase(queue_, ticket.task) > 0) {
-    queue_.push_front(ticket.task);
+  raise_priority(ticket.task);
+}
+
+// The mutex is held.
+void KernelTable::raise_priority(const std::shared_ptr<Task>& task) {
+  if (std::exchange(task->urgent, true)) return;
+  if (task->control != nullptr) {
+    task->control->raise_priority();
+  } else if (std::erase(queue_, task) > 0) {
+    queue_.push_front(task);
   }
 }
 
@@ -410,15 +433,25 @@ void KernelTable::forget(const std::shared_ptr<Task>& task) {
 void KernelTable::work() {
   while (true) {
     std::vector<std::shared_ptr<Task>> tasks;
+    std::function<void()> chore;
     BuildControl control(BuildControl::Priority::background);
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return !queue_.empty(); });
+      wake_.wait(lock, [this] { return !queue_.empty() || !chores_.empty(); });
       --idle_;
-      tasks = take();
-      begin(tasks, control);
+      if (!chores_.empty()) {
+        chore = std::move(chores_.front());
+        chores_.pop_front();
+      } else {
+        tasks = take();
+        begin(tasks, control);
+      }
     }
-    run(tasks, control);
+    if (chore) {
+      failure_of(chore);
+    } else {
+      run(tasks, control);
+    }
     const std::lock_guard lock(mutex_);
     ++idle_;
   }
@@ -533,15 +566,15 @@ void build_together(std::span<const WantedKernel> wanted) {
     const std::lock_guard lock(mutex);
     if (--left == 0) arrived.notify_one();
   };
-  KernelTable& table = KernelTable::instance();
   const std::vector<KernelTable::Done> all(wanted.size(), done);
-  for (const KernelTable::Ticket& ticket : table.request(wanted, all)) table.raise_priority(ticket);
+  KernelTable::instance().request(wanted, all, true);
   std::unique_lock lock(mutex);
   arrived.wait(lock, [&] { return left == 0; });
 }
 
 std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
                                          KernelInfo& info) {
+  if (request.options.on_miss == OnMiss::fallback && !is_named_at_once(request)) return nullptr;
   KernelTable& table = KernelTable::instance();
   const WantedKernel wanted{request, &backend};
   const NamedKernel named = name_kernel(request);

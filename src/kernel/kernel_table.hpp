@@ -79,14 +79,19 @@ class KernelTable {
 
   /// Queues what is not loaded. `done[i]` is called once for `wanted[i]`, from any thread, maybe
   /// before this returns, and must not throw. The queue takes them together, so that they may share
-  /// translation units.
-  std::vector<Ticket> request(std::span<const WantedKernel> wanted, std::span<const Done> done);
+  /// translation units; but each has its own if somebody waits for them (`urgent`).
+  std::vector<Ticket> request(std::span<const WantedKernel> wanted, std::span<const Done> done,
+                              bool urgent = false);
 
   /// Queues a kernel that a call missed and will ask for again. Throws why the attempt before
   /// failed, once: it is queued again by the call after that.
   void request_missed(const WantedKernel& wanted, const NamedKernel& named);
   /// The same of what calls missed that were served without; the next ones get its failures.
   void request_missed(std::span<const WantedKernel> wanted, std::span<const NamedKernel> named);
+  /// The same where naming them may take long (is_named_at_once()): one of the table's threads does
+  /// that. Where it fails, the next call that misses one looks for the compiler itself, and gets
+  /// the error.
+  void request_unnamed(std::span<const WantedKernel> wanted);
   /// Why the attempt before failed, if it has, as request_missed() throws it.
   void throw_failure_of_miss(const cache::Key& key);
 
@@ -96,6 +101,10 @@ class KernelTable {
   /// Gives a request up: true if its `done` will not be called. What nobody wants any more is not
   /// compiled.
   bool cancel(const Ticket& ticket);
+
+  /// Does something that nobody waits for on one of the table's threads, before what is queued;
+  /// where none can be started, not at all. What it throws is lost.
+  void do_later(std::function<void()> chore);
 
   KernelUsage usage(Device device);
 
@@ -119,6 +128,7 @@ class KernelTable {
   std::shared_ptr<Task> task_of(const WantedKernel& wanted, const NamedKernel& named,
                                 OnMiss on_miss);
   void enqueue(const std::shared_ptr<Task>& task);
+  void raise_priority(const std::shared_ptr<Task>& task);
   void enqueue_missed(const WantedKernel& wanted, const NamedKernel& named);
   std::optional<Failure> verdict_on(const cache::Key& key) const;
   void start_threads();
@@ -145,6 +155,7 @@ class KernelTable {
   /// Verdicts of compilers, and until they are thrown other failures of kernels that calls missed.
   std::unordered_map<cache::Key, Failure> failures_;
   std::deque<std::shared_ptr<Task>> queue_;
+  std::deque<std::function<void()>> chores_;  ///< before what is queued
   std::condition_variable wake_;
   std::size_t threads_ = 0;
   std::size_t idle_ = 0;  ///< threads that have nothing to do
@@ -157,7 +168,7 @@ void build_together(std::span<const WantedKernel> wanted);
 
 /// The kernel of a call: from the table, the cache or, as far as `Options::on_miss` allows it, the
 /// compiler. Fills in `info`'s entry, key, cache and compile_ms. Null under OnMiss::fallback where
-/// it is missing. Safe on any thread.
+/// it is missing, or has a compiler to look for first. Safe on any thread.
 std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
                                          KernelInfo& info);
 

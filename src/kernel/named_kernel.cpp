@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -31,34 +30,36 @@ preamble::Device device_of(std::string_view target) {
   return preamble::Device::host;
 }
 
-// Each header as an ingredient: its name and the hash of its text.
-Ingredients summarise_headers(preamble::Device device) {
-  Ingredients all;
-  for (std::size_t i = 0; i < preamble::header_count(); ++i) {
-    const std::string text = preamble::text(preamble::Headers{1} << i, device);
-    const Ingredients summary = cache::summarise(Ingredients{{"preamble", text}});
-    all.push_back(
-        {"preamble", fmt::format("{} {}", preamble::header_name(i), summary.front().value)});
-  }
-  return all;
+// A header as an ingredient: its name and the hash of its text. Made once, when the first kernel
+// needs it: the names of all kernels are made of them.
+const cache::Ingredient& header_summary(std::size_t header, preamble::Device device) {
+  struct Summary {
+    std::once_flag made;
+    cache::Ingredient ingredient;
+  };
+  constexpr std::size_t kDevices = 3;
+  static auto* const all = new std::vector<Summary>(kDevices * preamble::header_count());
+  Summary& summary = (*all)[header * kDevices + static_cast<std::size_t>(device)];
+  std::call_once(summary.made, [&] {
+    const std::string text = preamble::text(preamble::Headers{1} << header, device);
+    const Ingredients hashed = cache::summarise(Ingredients{{"preamble", text}});
+    summary.ingredient = {
+        "preamble", fmt::format("{} {}", preamble::header_name(header), hashed.front().value)};
+  });
+  return summary.ingredient;
 }
 
-// Made once: the names of all kernels are made of them.
-const Ingredients& header_summaries(preamble::Device device) {
-  static const auto* const all = new std::array<Ingredients, 3>{
-      summarise_headers(preamble::Device::host), summarise_headers(preamble::Device::amd),
-      summarise_headers(preamble::Device::nvidia)};
-  return (*all)[static_cast<std::size_t>(device)];
+Ingredients header_summaries(preamble::Headers headers, preamble::Device device) {
+  Ingredients summaries;
+  for (std::size_t i = 0; i < preamble::header_count(); ++i) {
+    if ((headers >> i & 1) != 0) summaries.push_back(header_summary(i, device));
+  }
+  return summaries;
 }
 
 Ingredients text_of(const KernelRequest& request) {
   const preamble::Device device = device_of(request.target);
-  const preamble::Headers headers = preamble::needed_by(request.text, device);
-  const Ingredients& summaries = header_summaries(device);
-  Ingredients ingredients;
-  for (std::size_t i = 0; i < summaries.size(); ++i) {
-    if ((headers >> i & 1) != 0) ingredients.push_back(summaries[i]);
-  }
+  Ingredients ingredients = header_summaries(preamble::needed_by(request.text, device), device);
   ingredients.push_back({"source", request.text});
   return ingredients;
 }
@@ -91,6 +92,12 @@ const Ingredients& settings_of(const KernelRequest& request, const std::string& 
   return found->second;
 }
 
+// What stands for the compiler in a key.
+const std::string& identity_of(const KernelRequest& request, const jit::Toolchain& toolchain) {
+  static const auto* const any = new std::string("any");
+  return request.any_toolchain ? *any : toolchain.identity;
+}
+
 }  // namespace
 
 std::vector<std::string> kernel_options(const KernelRequest& request) {
@@ -107,23 +114,32 @@ std::vector<cache::Ingredient> ingredients_of(const KernelRequest& request,
 
 NamedKernel name_with(const KernelRequest& request, jit::Toolchain toolchain) {
   NamedKernel named;
-  named.key = cache::make_key(text_of(request), settings_of(request, toolchain.identity));
+  const std::string& identity = identity_of(request, toolchain);
+  named.key = cache::make_key(text_of(request), settings_of(request, identity));
   named.entry_name =
       cache::module_name(request.form.empty() ? request.function : request.form, named.key);
-  if (!toolchain.identity.empty()) named.key_text = named.key.hex();
+  if (!identity.empty()) named.key_text = named.key.hex();
   named.toolchain = std::move(toolchain);
   return named;
 }
 
-NamedKernel name_kernel(const KernelRequest& request) {
-  jit::Toolchain toolchain;
-  if (jit::compiles_remotely()) return name_with(request, std::move(toolchain));
+jit::Toolchain toolchain_of(const KernelRequest& request) {
+  if (jit::compiles_remotely()) return {};
   try {
-    toolchain = jit::toolchain(jit::toolchain_for(request.target));
+    return jit::toolchain(jit::toolchain_for(request.target));
   } catch (const Error& error) {
     if (error.code() != Code::not_found) throw;
   }
-  return name_with(request, std::move(toolchain));
+  return {};
+}
+
+NamedKernel name_kernel(const KernelRequest& request) {
+  return name_with(request, request.any_toolchain ? jit::Toolchain() : toolchain_of(request));
+}
+
+bool is_named_at_once(const KernelRequest& request) {
+  return request.any_toolchain || jit::compiles_remotely() ||
+         jit::was_looked_for(jit::toolchain_for(request.target));
 }
 
 cache::Key source_key(const KernelRequest& request) {
@@ -131,7 +147,8 @@ cache::Key source_key(const KernelRequest& request) {
 }
 
 std::string preamble_digits(std::string_view target) {
-  return cache::make_key(header_summaries(device_of(target))).hex().substr(0, 8);
+  const preamble::Device device = device_of(target);
+  return cache::make_key(header_summaries(preamble::all(device), device)).hex().substr(0, 8);
 }
 
 std::string complete_source(std::span<const SourcePart> kernels) {
@@ -179,7 +196,8 @@ cache::Entry make_entry(const KernelRequest& request, const NamedKernel& named,
   metadata.toolchain = named.toolchain.version;
   metadata.toolchain_identity = named.toolchain.identity;
   metadata.options = kernel_options(request);
-  metadata.ingredients = cache::summarise(ingredients_of(request, named.toolchain.identity));
+  metadata.ingredients =
+      cache::summarise(ingredients_of(request, identity_of(request, named.toolchain)));
   metadata.compile_ms = result.milliseconds;
   metadata.entry = named.entry_name;
   metadata.launch = options_text(request.options);

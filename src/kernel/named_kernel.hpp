@@ -21,9 +21,16 @@ struct NamedKernel {
   jit::Toolchain toolchain;  ///< without a path if there is none on this machine that is to be used
 };
 
+/// The compiler of this machine that makes what is asked for; without one, and with
+/// KILN_COMPILE=remote, one without a path.
+jit::Toolchain toolchain_of(const KernelRequest& request);
+
 /// Runs no compiler, but needs to know which one there is; without one, and with
-/// KILN_COMPILE=remote, the key is that of an unknown compiler.
+/// KILN_COMPILE=remote, the key is that of an unknown compiler. Where any compiler's code is as
+/// good (KernelRequest::any_toolchain) none is looked for, and none is named.
 NamedKernel name_kernel(const KernelRequest& request);
+/// Whether that has no compiler to look for for the first time, which may take 100 ms.
+bool is_named_at_once(const KernelRequest& request);
 
 /// The names of what this toolchain makes of the request.
 NamedKernel name_with(const KernelRequest& request, jit::Toolchain toolchain);

@@ -4,11 +4,13 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "kernel/kernel_table.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
@@ -16,8 +18,11 @@ namespace kiln {
 cache::Cache& process_cache() {
   // Never destroyed: a thread of the caller may still launch while the process ends.
   static auto* const cache = [] {
-    auto* const opened =
-        new std::shared_ptr<cache::Cache>(cache::Cache::open(cache::Config::from_environment()));
+    cache::Config config = cache::Config::from_environment();
+    config.later = [](std::function<void()> chore) {
+      KernelTable::instance().do_later(std::move(chore));
+    };
+    auto* const opened = new std::shared_ptr<cache::Cache>(cache::Cache::open(std::move(config)));
     // When the process ends, what it compiled last goes to the remote tier if that takes no longer
     // than a look-up might, and what it counted since it last wrote the counts is added.
     std::atexit([] {

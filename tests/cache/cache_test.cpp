@@ -281,6 +281,28 @@ TEST_F(CacheTest, WithoutACompilerTheEntryOfAnotherToolchainIsFound) {
   EXPECT_FALSE(shipped->find_any_toolchain(unknown));
 }
 
+TEST_F(CacheTest, WhatALayerHasIsCopiedLaterUnlessItWasRejectedMeanwhile) {
+  {
+    const auto cache = open();
+    cache->publish(sample_key(), sample_entry());
+    cache->publish(sample_key(1), sample_entry(1));
+    export_bundle(*cache, temporary_.path("bundle"));
+  }
+  Config config = config_for(temporary_.path("other"));
+  config.readonly = {temporary_.path("bundle")};
+  std::vector<std::function<void()>> copies;
+  config.later = [&](std::function<void()> copy) { copies.push_back(std::move(copy)); };
+  const auto cache = Cache::open(config);
+  EXPECT_TRUE(cache->find(sample_key()));
+  EXPECT_TRUE(cache->find(sample_key(1)));
+  ASSERT_EQ(copies.size(), 2U);
+  EXPECT_FALSE(cache->directory()->exists(sample_key()));
+  cache->reject(sample_key(1), "the driver refuses it");
+  for (const auto& copy : copies) copy();
+  EXPECT_TRUE(cache->directory()->exists(sample_key()));
+  EXPECT_FALSE(cache->directory()->exists(sample_key(1)));
+}
+
 TEST_F(CacheTest, CountsWhatHappens) {
   {
     const auto cache = open();

@@ -62,7 +62,9 @@ class CpuBackend final : public Backend {
       : name_(cpu_name()),
         threads_(thread_count()),
         executor_(base::configuration("the CPU device").executor),
-        arena_(threads_) {}
+        arena_(threads_) {
+    if (!executor_) arena_.initialize();  // starts no threads; takes longer than a small launch
+  }
 
   Device device() const override { return {DeviceType::cpu, 0}; }
   std::string name() const override { return name_; }

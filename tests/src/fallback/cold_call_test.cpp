@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "fallback/general_kernels.hpp"
+#include "kernel/named_kernel.hpp"
 #include "kiln/kiln.hpp"
 #include "tests/support/private_cache.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -26,30 +27,42 @@
 namespace kiln {
 namespace {
 
-// A host compiler that waits for a line from a pipe before it compiles a kernel; from the begin of
-// the process, which finds its compiler once.
+// A host compiler that waits for a line from a pipe before it compiles a kernel, and for one from
+// another before it first says what it is; from the begin of the process, which finds its compiler
+// once.
 class GatedCompiler {
  public:
   GatedCompiler() {
     const std::string path = directory_.path() + "/c++";
     const std::string gate = directory_.path() + "/gate";
+    const std::string question = directory_.path() + "/question";
     std::ofstream(path) << "#!/bin/sh\ncase \"$*\" in */kernel.cpp*) read line < " << gate
-                        << " ;; esac\nexec " << KILN_TEST_QUICK_CXX << " \"$@\"\n";
+                        << " ;;\n*) if mkdir " << directory_.path()
+                        << "/asked 2>/dev/null; then read line < " << question
+                        << "; fi ;; esac\nexec " << KILN_TEST_QUICK_CXX << " \"$@\"\n";
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-    if (::mkfifo(gate.c_str(), 0600) != 0) return;
-    gate_ = ::open(gate.c_str(), O_RDWR | O_CLOEXEC);
+    gate_ = make_pipe(gate);
+    question_ = make_pipe(question);
     ::setenv("KILN_CXX", path.c_str(), 1);
     ::setenv("KILN_FALLBACK_MEMORY", "1M", 1);
   }
   // Lets so many compiles go on.
-  bool open(int compiles) const {
-    const std::string lines(static_cast<std::size_t>(compiles), '\n');
-    return ::write(gate_, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
-  }
+  bool open(int compiles) const { return put_lines(gate_, compiles); }
+  // Lets it say what it is.
+  bool answer() const { return put_lines(question_, 1); }
 
  private:
+  static int make_pipe(const std::string& path) {
+    return ::mkfifo(path.c_str(), 0600) == 0 ? ::open(path.c_str(), O_RDWR | O_CLOEXEC) : -1;
+  }
+  static bool put_lines(int pipe, int count) {
+    const std::string lines(static_cast<std::size_t>(count), '\n');
+    return ::write(pipe, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
+  }
+
   testing::TemporaryDirectory directory_;
   int gate_ = -1;
+  int question_ = -1;
 };
 const GatedCompiler gated;
 
@@ -69,8 +82,10 @@ TEST(FallbackBesideACompiler, ServesTheCallAndIsTakenOverFromBetweenCalls) {
   };
   const std::array<Argument, 2> inputs = {Argument(view(gate)), Argument(view(up))};
   const std::array outputs = {view(first)};
-  // The compiler waits, but no call does.
+  // The compiler waits, but no call does: neither for what it is, nor for what it makes.
   swiglu.call(cpu, inputs, outputs);
+  EXPECT_EQ(statistics({}).fallbacks, 1u);
+  ASSERT_TRUE(gated.answer());
   swiglu.call(cpu, inputs, outputs);
   EXPECT_EQ(statistics({}).fallbacks, 2u);
   const std::uint64_t general = statistics({}).kernels;
@@ -99,6 +114,7 @@ TEST(FallbackBesideACompiler, ServesThreadsUntilKernelsTakeOver) {
   const Program program = parse_program("threaded", "y = x * 2; y + max(y, -1)", options);
   std::latch served(kThreads);
   std::array<int, kThreads> wrong{};
+  ASSERT_TRUE(gated.answer());
   const auto work = [&](int& errors) {
     alignas(64) std::array<float, 256> x{};
     alignas(64) std::array<float, 256> y{};
@@ -141,6 +157,17 @@ TEST(FallbackBesideACompiler, ServesThreadsUntilKernelsTakeOver) {
   ASSERT_TRUE(gated.open(64));
   for (std::thread& thread : threads) thread.join();
   EXPECT_THAT(wrong, ::testing::Each(0));
+}
+
+// A base pack serves whatever compiler a machine has.
+TEST(GeneralKernels, HaveKeysThatNoCompilerIsPartOf) {
+  const jit::Toolchain compiler{jit::ToolchainKind::hiprtc, "/lib/libhiprtc.so", "HIP", "another"};
+  KernelRequest request = general_request(GeneralKernel(), "gfx90a");
+  const NamedKernel named = name_kernel(request);
+  EXPECT_EQ(named.key, name_with(request, compiler).key);
+  EXPECT_EQ(named.key_text, named.key.hex());
+  request.any_toolchain = false;
+  EXPECT_NE(named.key, name_with(request, compiler).key);
 }
 
 TEST(GeneralKernels, HaveDistinctTexts) {
