@@ -177,8 +177,8 @@ class Stores {
   // operations on arguments that take no more bytes than it, each of them cheap or needed nowhere
   // else, so that it moves. Of a value that leaves the caches all operations may take as long as
   // its way through memory does, of which each reader spares its read and its share of the write;
-  // the results of reductions that it needs are stored for it. So is what has much fewer elements,
-  // for a value that moves.
+  // the results of reductions that it needs are stored for it. So is what lacks an axis of it, for
+  // a value that moves.
   bool computes_again(NodeId id, std::size_t g, const std::unordered_set<NodeId>& moved,
                       const std::vector<bool>& stored) const {
     if (model_.is_alone(id)) return false;
@@ -269,13 +269,16 @@ class Stores {
     return true;
   }
 
-  // Whether a value has much fewer elements than another.
+  // Whether a value has fewer elements than another, of which it lacks an axis: what is reduced
+  // along it. No size decides.
   bool is_small_beside(NodeId id, NodeId other) const {
-    constexpr std::int64_t kMuch = 16;
-    const std::int64_t own = element_count(facts_.shapes[id]);
-    const std::int64_t others = element_count(facts_.shapes[other]);
-    SizeSum().add(kMuch, own).add(-1, others).decide();
-    return own * kMuch <= others;
+    const Dims& own = facts_.shapes[id];
+    const Dims& others = facts_.shapes[other];
+    for (std::size_t k = 1; k <= others.size(); ++k) {
+      const bool lacks = k > own.size() || own[own.size() - k] == 1;
+      if (lacks && others[others.size() - k] != 1) return true;
+    }
+    return false;
   }
 
   // Whether a kernel can take a value: places are the same for all of a row that is reduced.
