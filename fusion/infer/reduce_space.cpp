@@ -38,20 +38,23 @@ std::array<TypedNode, 2> only_position(const TypedNode& node) {
   return {no, zero};
 }
 
-int passes_of(const TypedGraph& graph, std::span<const Dims> shapes, const ReduceSpace& space) {
-  std::vector<int> before(graph.nodes.size(), 0);  // reductions on the longest way to a node
+void find_passes(const TypedGraph& graph, std::span<const Dims> shapes, ReduceSpace& space) {
+  std::vector<int> before(graph.nodes.size(), 0);     // reductions on the longest way to a node
+  std::vector<int> trees(graph.nodes.size() + 1, 0);  // of each pass
   int last = 0;
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const TypedNode& node = graph.nodes[id];
     for (const NodeId operand : node.inputs()) before[id] = std::max(before[id], before[operand]);
     if (!is_reduction(node.op)) continue;
     last = std::max(last, before[id]);
-    ++before[id];
+    int& own = trees[static_cast<std::size_t>(before[id]++)];
+    own += sums_floats(node) ? 1 : 0;
+    space.trees = std::max(space.trees, own);
   }
   for (const NodeId output : graph.outputs) {
     if (!is_row_invariant(shapes[output], space)) last = std::max(last, before[output]);
   }
-  return last + 1;
+  space.passes = last + 1;
 }
 
 }  // namespace
@@ -111,6 +114,11 @@ TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& s
   return std::move(result.graph);
 }
 
+bool sums_floats(const TypedNode& reduction) {
+  const Op op = reduction.op;
+  return (op == Op::sum || op == Op::mean || op == Op::prod) && !is_integer(reduction.dtype);
+}
+
 ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes) {
   ReduceSpace space;
   const TypedNode* first = nullptr;
@@ -165,7 +173,7 @@ ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes) 
       }
     }
   }
-  space.passes = passes_of(graph, shapes, space);
+  find_passes(graph, shapes, space);
   space.gives_places = std::ranges::any_of(
       graph.nodes, [](const TypedNode& node) { return is_arg_reduction(node.op); });
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {

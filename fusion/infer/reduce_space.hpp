@@ -22,6 +22,7 @@ struct ReduceSpace {
   int reductions = 0;       ///< in the graph
   int passes = 1;           ///< over the elements of a row: until the last reduction is known, and
                             ///< one that stores what depends on reductions
+  int trees = 0;            ///< sums and products of floats in the pass with most of them
   std::int64_t splits = 1;  ///< parts of each row, with a result for each: a split reduction
   bool gives_places = false;  ///< a reduction gives where in a row an element is
   Dims row_shape() const;     ///< `shape` with size one along the reduced axes
@@ -35,6 +36,9 @@ std::size_t split_axis(const Dims& from, const Dims& to);
 /// Reductions over axes that already have size one become conversions. `shapes` is brought into
 /// step.
 TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& shapes);
+
+/// Whether the order shows in which a reduction takes elements.
+bool sums_floats(const TypedNode& reduction);
 
 /// The space of a graph without trivial reductions.
 ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes);

@@ -7,6 +7,7 @@
 
 #include "fusion/emit/device_text.hpp"
 #include "fusion/emit/rows/reduction_emitter.hpp"
+#include "fusion/infer/reduce_space.hpp"
 
 namespace kiln::fusion {
 

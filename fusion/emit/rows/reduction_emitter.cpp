@@ -6,6 +6,7 @@
 
 #include "fusion/emit/device_text.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/infer/reduce_space.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
 #include "fusion/schedule/rows/row_mapping.hpp"
 #include "kiln/error.hpp"
@@ -313,12 +314,6 @@ bool ReductionEmitter::is_used(const OperandText& operand) const {
 std::string ReductionEmitter::partial_type(const TypedNode& node) const {
   if (!is_arg_reduction(node.op)) return std::string(compute_type(node.dtype));
   return fmt::format("Found<{}, {}>", compute_type(graph_.nodes[node.operands[0]].dtype), index_);
-}
-
-// Whether the order shows in which a reduction takes elements.
-bool ReductionEmitter::sums_floats(const TypedNode& node) const {
-  const bool adds = node.op == Op::sum || node.op == Op::mean || node.op == Op::prod;
-  return adds && !is_integer(node.dtype);
 }
 
 // Whether a long row is summed in blocks, which keeps rounding errors small (preamble/reduce.h).

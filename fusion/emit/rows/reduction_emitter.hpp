@@ -53,7 +53,6 @@ class ReductionEmitter {
   bool is_used(const OperandText& operand) const;
   bool is_read(const OperandText& operand, int pass) const;
   std::string partial_type(const TypedNode& node) const;
-  bool sums_floats(const TypedNode& node) const;
   bool sums_in_blocks(const TypedNode& node) const;
   /// Whether a sum or product is combined in the order of its tree by TreeRows, TreeColumns,
   /// RowTree or ColumnTree (preamble/host_rows.h, tree.h, columns.h).
