@@ -127,16 +127,14 @@ Toolchain first_that_works(ToolchainKind kind) {
               fmt::format("no {} compiler that works: {}", name(kind), fmt::join(problems, "; ")));
 }
 
-constinit std::array<std::atomic<bool>, kKinds.size()> looked_for{};
+constinit std::array<std::atomic<bool>, kKinds.size()> searched{};
 
-// A search, which may throw.
-struct LookedFor {
-  explicit LookedFor(ToolchainKind kind) : kind(kind) {}
-  LookedFor(const LookedFor&) = delete;
-  LookedFor& operator=(const LookedFor&) = delete;
-  ~LookedFor() {
-    looked_for[static_cast<std::size_t>(kind)].store(true, std::memory_order_release);
-  }
+// A search, which may throw, and has been at its end.
+struct Search {
+  explicit Search(ToolchainKind kind) : kind(kind) {}
+  Search(const Search&) = delete;
+  Search& operator=(const Search&) = delete;
+  ~Search() { searched[static_cast<std::size_t>(kind)].store(true, std::memory_order_release); }
   const ToolchainKind kind;
 };
 
@@ -175,13 +173,13 @@ Toolchain toolchain(ToolchainKind kind) {
   const std::lock_guard lock(mutex);
   FoundToolchain& found = (*all)[static_cast<std::size_t>(kind)];
   if (const Toolchain* known = found.get()) return *known;
-  const LookedFor looked_for(kind);
+  const Search search(kind);
   const auto began = FoundToolchain::Clock::now();
   return found.set(first_that_works(kind), began);
 }
 
 bool was_looked_for(ToolchainKind kind) {
-  return looked_for[static_cast<std::size_t>(kind)].load(std::memory_order_acquire);
+  return searched[static_cast<std::size_t>(kind)].load(std::memory_order_acquire);
 }
 
 }  // namespace kiln::jit

@@ -13,6 +13,7 @@
 #include "fusion/infer/sum_tree.hpp"
 #include "fusion/reference/tree.hpp"
 #include "kiln/reduction.hpp"
+#include "tests/src/numerics/placed_rows.hpp"
 #include "tests/src/program/run_program.hpp"
 #include "tests/support/settings.hpp"
 
@@ -21,6 +22,7 @@ namespace {
 
 using fusion::reference::reduce_in_tree;
 using testing::HostArray;
+using testing::RowPlace;
 
 template <class T>
 using Row = std::vector<T>;
@@ -82,35 +84,8 @@ std::vector<Row<T>> expected(Case which, const Row<T>& y) {
   }
 }
 
-/// How rows lie in memory, in elements; transposed ones are columns.
-struct Place {
-  std::int64_t step = 1;
-  std::int64_t gap = 0;
-  std::int64_t lead = 0;
-  bool transposed = false;
-};
-
 class RowBits : public testing::ProgramsOnDevices {
  protected:
-  static HostArray placed(const HostArray& rows, const Place& place) {
-    const std::int64_t length = rows.shape[1];
-    const std::int64_t step =
-        place.transposed ? place.step * (rows.shape[0] + place.gap) : place.step;
-    const std::int64_t pitch = place.transposed ? 1 : std::abs(step) * length + place.gap;
-    HostArray array = HostArray::strided(rows.dtype, rows.shape, {pitch, step}, place.lead);
-    std::ranges::fill(array.bytes, std::byte{0xff});  // NaN between rows
-    const auto width = static_cast<std::size_t>(bits(rows.dtype)) / 8;
-    for (std::int64_t row = 0; row < rows.shape[0]; ++row) {
-      for (std::int64_t i = 0; i < length; ++i) {
-        const auto to = static_cast<std::ptrdiff_t>(width) * (row * pitch + i * step);
-        const auto from = width * static_cast<std::size_t>(row * length + i);
-        std::copy_n(rows.bytes.begin() + static_cast<std::ptrdiff_t>(from), width,
-                    array.bytes.begin() + static_cast<std::ptrdiff_t>(array.first) + to);
-      }
-    }
-    return array;
-  }
-
   std::vector<HostArray> outputs_of(Case which, DType computed, const Dims& shape) const {
     const std::size_t count = which == Case::two_reductions ? 3 : which == Case::variance ? 2 : 1;
     std::vector<HostArray> outputs;
@@ -157,7 +132,7 @@ class RowBits : public testing::ProgramsOnDevices {
     return length < kSplit && follow(length);
   }
 
-  void check(Case which, const HostArray& rows, const Place& place, bool as_program) {
+  void check(Case which, const HostArray& rows, const RowPlace& place, bool as_program) {
     const bool wide = rows.dtype == DType::f64;
     const DType computed = wide ? DType::f64 : DType::f32;
     const std::string text = text_of(which, computed);
@@ -215,8 +190,8 @@ TEST_P(RowBits, DoNotShowWhereRowsLieOrHowMany) {
     const std::int64_t rows = length > 20'000 ? 1 + draw(2) : 1 + draw(20);
     const HostArray array = testing::random_array(dtype, {rows, length}, random());
     constexpr std::int64_t kSteps[] = {1, 1, 1, -1, 2};
-    const Place place{kSteps[draw(std::ssize(kSteps))], draw(2) * draw(9), draw(2) * draw(9),
-                      draw(3) == 0};
+    const RowPlace place{kSteps[draw(std::ssize(kSteps))], draw(2) * draw(9), draw(2) * draw(9),
+                         draw(3) == 0};
     if (follow(length)) check(which, array, place, false);
     if (follow_in_parts(length) && draw(2) == 0) check(which, array, {}, true);
   }

@@ -11,6 +11,7 @@
 
 #include "fusion/reference/running.hpp"
 #include "kiln/reduction.hpp"
+#include "tests/src/numerics/placed_rows.hpp"
 #include "tests/src/program/run_program.hpp"
 #include "tests/support/settings.hpp"
 
@@ -19,34 +20,10 @@ namespace {
 
 using fusion::reference::run_in_blocks;
 using testing::HostArray;
-
-/// How rows lie in memory, in elements; transposed ones are columns.
-struct RowPlace {
-  std::int64_t step = 1;
-  std::int64_t gap = 0;
-  std::int64_t lead = 0;
-  bool transposed = false;
-};
+using testing::RowPlace;
 
 class RunningBits : public testing::ProgramsOnDevices {
  protected:
-  static HostArray placed(const HostArray& rows, const RowPlace& place) {
-    const std::int64_t length = rows.shape[1];
-    const std::int64_t step =
-        place.transposed ? place.step * (rows.shape[0] + place.gap) : place.step;
-    const std::int64_t pitch = place.transposed ? 1 : std::abs(step) * length + place.gap;
-    HostArray array = HostArray::strided(rows.dtype, rows.shape, {pitch, step}, place.lead);
-    const std::size_t width = static_cast<std::size_t>(bits(rows.dtype)) / 8;
-    for (std::int64_t i = 0; i < rows.size(); ++i) {
-      const std::int64_t at = i / length * pitch + i % length * step;
-      const auto to = static_cast<std::ptrdiff_t>(array.first) +
-                      static_cast<std::ptrdiff_t>(width) * static_cast<std::ptrdiff_t>(at);
-      std::copy_n(rows.bytes.begin() + static_cast<std::ptrdiff_t>(width) * i, width,
-                  array.bytes.begin() + to);
-    }
-    return array;
-  }
-
   template <class T>
   void compare(const HostArray& rows, const HostArray& got, bool products,
                const std::string& what) const {
