@@ -20,14 +20,17 @@ namespace kiln {
 
 enum : int { kScanPart = 8, kScanElements = 256 };
 
-// Running results of `Count` neighbours, which are `Step` apart.
-template <class Reduction, int Count, int Step = 1, class T>
-KILN_FN void scan_pairs(T* value) {
-  KILN_UNROLL for (int half = 1; half < Count; half *= 2) {
-    KILN_UNROLL for (int i = 0; i < Count; ++i) {
-      if ((i & half) == 0) continue;
-      value[i * Step] = Reduction::combine(value[((i & ~(half - 1)) - 1) * Step], value[i * Step]);
+// Running results of all values. Not by a pointer to them: HIP 6.4's compiler (LLVM 21) takes what
+// is stored through one for dead.
+template <class Reduction, int Half = 1, int Count, class T>
+KILN_FN void scan_pairs(T (&value)[Count]) {
+  if constexpr (Half < Count) {
+    KILN_UNROLL for (int i = Half; i < Count; i += 2 * Half) {
+      KILN_UNROLL for (int k = 0; k < Half; ++k) {
+        value[i + k] = Reduction::combine(value[i - 1], value[i + k]);
+      }
     }
+    scan_pairs<Reduction, 2 * Half>(value);
   }
 }
 
@@ -101,7 +104,7 @@ KILN_FN void scan_neighbours(T* lane) {
       }
     }
   } else {
-    scan_pairs<Reduction, Width>(lane);
+    scan_pairs<Reduction>(*reinterpret_cast<T(*)[Width]>(lane));
   }
 }
 
@@ -237,7 +240,7 @@ KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>& slots) {
   constexpr int kOfPart = Row::kOfPart < Row::kOfUnit ? int(Row::kOfPart) : int(Row::kOfUnit);
   const u32 thread = Row::thread() % u32(Row::kOfUnit);
   const u32 unit_lane = Row::lane_of(0);
-  scan_pairs<Reduction, Width>(lane);
+  scan_pairs<Reduction>(lane);
   scan_threads<Reduction, 1, kOfPart>(lane, thread, unit_lane);
   T through[1] = {lane[Width - 1]};
   scan_threads<Reduction, kOfPart, Row::kOfUnit>(through, thread, unit_lane);
