@@ -137,6 +137,10 @@ bool lives_together(std::span<const Lifetime> lifetimes, std::uint64_t bytes) {
 }
 
 std::uint64_t plan_few(std::span<const Lifetime> lifetimes, std::span<std::uint64_t> offsets) {
+  if (lifetimes.size() == 1) {
+    offsets[0] = 0;
+    return aligned_bytes(lifetimes[0].bytes);
+  }
   std::array<std::uint8_t, kFewLifetimes> order;
   std::array<std::uint64_t, kFewLifetimes> other;
   const auto sorted = [&](const auto& is_before) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "fusion/graph/indexed_axis.hpp"
@@ -66,11 +67,15 @@ enum class Access : std::uint8_t {
 
 /// How a kernel accesses one operand.
 struct OperandSchedule {
-  Access access = Access::contiguous;
+  std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
   int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector; of a
                       ///< transposed operand, along the tile axis; of an iota, 4 if all vectors
                       ///< begin at multiples of four, else 0
-  std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
+  std::uint32_t first_way = 0;  ///< of operands that are interleaved, the first
+  std::int16_t ways = 1;        ///< how many operands are interleaved, this one included
+  std::int16_t way = 0;         ///< elements from the first of them to this one
+  Access access = Access::contiguous;
+  Indexing indexing = Indexing::none;
   bool start = false;  ///< an iota that does not begin at 0, or packed elements that begin in the
                        ///< middle of a byte
   bool row_invariant = false;  ///< reductions: one element for each row
@@ -86,16 +91,13 @@ struct OperandSchedule {
   bool repeats = false;        ///< products: one element for Layout::row_repeats neighbouring rows,
                                ///< or for an output one place
   bool before_pdl_wait = false;  ///< may be read before the kernel's PDL wait
-  int ways = 1;                  ///< how many operands are interleaved, this one included
-  int way = 0;                   ///< elements from the first of them to this one
-  std::size_t first_way = 0;     ///< the first of them
-  Indexing indexing = Indexing::none;
   /// Whether rows of one block can share its vectors in shared memory (RowSchedule::row_step).
   bool can_stage() const {
     return unaligned && !in_registers && outer_axes == 0 && indexing == Indexing::none;
   }
   friend bool operator==(const OperandSchedule&, const OperandSchedule&) = default;
 };
+static_assert(std::has_unique_object_representations_v<OperandSchedule>);  // compared as bytes
 
 /// How many chunks columns have: each thread keeps the result of one, or has a stack of them.
 enum class ColumnChunks : std::uint8_t { one, one_per_thread, many };
@@ -158,7 +160,10 @@ struct ProductSchedule {
   int lanes = 1;    ///< of a vector, computed at a time
   int turns = 1;    ///< GPUs: how many threads' vectors of a row each thread takes, a power of two
   TileSchedule tiles;
-  friend bool operator==(const ProductSchedule&, const ProductSchedule&) = default;
+  friend bool operator==(const ProductSchedule& a, const ProductSchedule& b) {
+    return a.rows == b.rows && (a.rows == 0 || (a.columns == b.columns && a.lanes == b.lanes &&
+                                                a.turns == b.turns && a.tiles == b.tiles));
+  }
 };
 
 /// How threads share the elements of a row along the depth, or of values.
@@ -186,7 +191,12 @@ struct AttentionSchedule {
   bool prefetch = false;  ///< values are loaded before scores are known
   bool split = false;     ///< the keys are cut into Layout::splits
   int queries() const { return group[0] * group[1]; }
-  friend bool operator==(const AttentionSchedule&, const AttentionSchedule&) = default;
+  friend bool operator==(const AttentionSchedule& a, const AttentionSchedule& b) {
+    return a.threads == b.threads &&
+           (a.threads == 0 || (a.tile == b.tile && a.group_axes == b.group_axes &&
+                               a.group == b.group && a.keys == b.keys && a.values == b.values &&
+                               a.prefetch == b.prefetch && a.split == b.split));
+  }
 };
 
 /// Along which axis running results go (scan_layout.hpp): none, the innermost one, or the one

@@ -89,7 +89,7 @@ ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, const Dims& shape
   ScratchVector<MergedAxis> axes;
   axes.reserve(shape.size() + 1);  // planners add one where there is none
   for (std::size_t k = 0; k < shape.size(); ++k) {
-    const bool bounded = is_bounded(bounds, k);
+    const bool bounded = !bounds.empty() && is_bounded(bounds, k);
     if (space.reduced[k] != reduced || (shape[k] == 1 && !bounded)) continue;
     add_axis(axes, shape, k, operands).bounded = bounded;
   }
@@ -98,6 +98,7 @@ ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, const Dims& shape
 
 void sort_by_memory(ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
                     std::size_t operand) {
+  if (axes.size() < 2) return;
   const Operand& own = operands[operand];
   const auto distance = [&](const MergedAxis& axis) {
     const std::int64_t stride = axis.strides[operand];
@@ -117,8 +118,8 @@ bool has_indexed(std::span<const Operand> operands) {
                              [](const Operand& operand) { return operand.indexed.exists(); });
 }
 
-ScratchVector<MergedAxis> merge(ScratchVector<MergedAxis> axes) {
-  if (axes.size() < 2) return axes;
+void merge(ScratchVector<MergedAxis>& axes) {
+  if (axes.size() < 2) return;
   std::size_t last = 0;
   for (std::size_t k = 1; k < axes.size(); ++k) {
     MergedAxis& outer = axes[last];
@@ -136,7 +137,6 @@ ScratchVector<MergedAxis> merge(ScratchVector<MergedAxis> axes) {
     }
   }
   axes.shorten(last + 1);
-  return axes;
 }
 
 namespace {
@@ -283,19 +283,16 @@ bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::span<const Ope
   const auto distance = [](std::int64_t stride, std::int64_t steps) {
     return static_cast<std::uint64_t>(std::abs(stride)) * static_cast<std::uint64_t>(steps);
   };
-  ScratchVector<std::uint64_t> spans(operands.size(), 0);
-  for (const MergedAxis& axis : axes) {
-    const std::int64_t* const strides = axis.strides.data();
-    const std::int64_t steps = std::max<std::int64_t>(axis.size, 1) - 1;
-    for (std::size_t i = 0; i < spans.size(); ++i) spans[i] += distance(strides[i], steps);
-  }
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    const IndexedAxis& indexed = operands[i].indexed;
-    spans[i] += distance(axes.back().strides[i], width);
-    if (indexed.exists()) {
-      spans[i] += distance(indexed.stride, std::max<std::int64_t>(indexed.extent, 1) - 1);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    std::uint64_t span = distance(axes.back().strides[i], width);
+    for (const MergedAxis& axis : axes) {
+      span += distance(axis.strides[i], std::max<std::int64_t>(axis.size, 1) - 1);
     }
-    if (spans[i] >= kLimit) return true;
+    const IndexedAxis& indexed = operands[i].indexed;
+    if (indexed.exists()) {
+      span += distance(indexed.stride, std::max<std::int64_t>(indexed.extent, 1) - 1);
+    }
+    if (span >= kLimit) return true;
   }
   return false;
 }

@@ -69,7 +69,7 @@ void sort_by_memory(ScratchVector<MergedAxis>& axes, std::span<const Operand> op
                     std::size_t operand);
 
 /// Neighbours that are one longer axis in every operand become that.
-ScratchVector<MergedAxis> merge(ScratchVector<MergedAxis> axes);
+void merge(ScratchVector<MergedAxis>& axes);
 
 /// If rows of the largest input are shorter than a cache line, moves the axis along which they
 /// follow each other next to the innermost one, if it has at most `most` elements.

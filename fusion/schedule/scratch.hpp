@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -28,29 +29,29 @@ class ScratchScope {
 namespace detail {
 constexpr std::size_t kScratchBytes = 64 << 10;
 
-// Without a constructor or destructor, which every access would have to ask for. Outside of scopes
-// nothing of the block is left.
+// Without a constructor or destructor, which every access would have to ask for, and in memory that
+// a thread has from its beginning. Outside of scopes nothing of the block is left.
 struct ThreadScratch {
   std::byte* block = nullptr;
   std::byte* next = nullptr;
   std::size_t left = 0;
   int scopes = 0;
 };
-extern constinit thread_local ThreadScratch thread_scratch;
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local ThreadScratch thread_scratch;
 
-inline void* allocate_scratch(std::size_t bytes) {
+// Room for elements of a list.
+struct Scratch {
+  void* memory;
+  bool on_heap;  // to be deleted
+};
+
+inline Scratch allocate_scratch(std::size_t bytes) {
   constexpr std::size_t kAlignment = alignof(std::max_align_t);
   bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   ThreadScratch& scratch = thread_scratch;
-  if (bytes > scratch.left) return ::operator new(bytes);
+  if (bytes > scratch.left) return {::operator new(bytes), true};
   scratch.left -= bytes;
-  return std::exchange(scratch.next, scratch.next + bytes);
-}
-
-inline void free_scratch(void* memory) {
-  const auto place = reinterpret_cast<std::uintptr_t>(memory);
-  const auto block = reinterpret_cast<std::uintptr_t>(thread_scratch.block);
-  if (block == 0 || place - block >= kScratchBytes) ::operator delete(memory);
+  return {std::exchange(scratch.next, scratch.next + bytes), false};
 }
 }  // namespace detail
 
@@ -70,18 +71,20 @@ class ScratchVector {
   ScratchVector(ScratchVector&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0u)),
-        capacity_(std::exchange(other.capacity_, 0u)) {}
+        capacity_(other.capacity_),
+        on_heap_(other.on_heap_) {
+    other.capacity_ = 0;
+    other.on_heap_ = false;
+  }
   ScratchVector& operator=(const ScratchVector& other) { return *this = ScratchVector(other); }
   ScratchVector& operator=(ScratchVector&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
-    return *this;
+    if (this == &other) return *this;
+    std::destroy_at(this);
+    return *::new (this) ScratchVector(std::move(other));
   }
   ~ScratchVector() {
-    if (data_ == nullptr) return;
     std::destroy_n(data_, size_);
-    detail::free_scratch(data_);
+    if (on_heap_) ::operator delete(data_);
   }
 
   std::size_t size() const { return size_; }
@@ -122,6 +125,14 @@ class ScratchVector {
     if (size_ == capacity_) grow(std::size_t{2} * size_ + 2);
     return *::new (data_ + size_++) T(std::forward<Values>(values)...);
   }
+  /// What a call of `make` returns, which is not moved.
+  template <class Make>
+  T& emplace_result(const Make& make) {
+    if (size_ == capacity_) grow(std::size_t{2} * size_ + 2);
+    T* const made = ::new (data_ + size_) T(make());
+    ++size_;
+    return *made;
+  }
   /// Not an element of this.
   void push_back(const T& value) { emplace_back(value); }
   void push_back(T&& value) { emplace_back(std::move(value)); }
@@ -147,7 +158,12 @@ class ScratchVector {
   }
 
   friend bool operator==(const ScratchVector& a, const ScratchVector& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+    if constexpr (std::has_unique_object_representations_v<T>) {
+      return a.size_ == b.size_ &&
+             (a.size_ == 0 || std::memcmp(a.data_, b.data_, a.size_ * sizeof(T)) == 0);
+    } else {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end());
+    }
   }
 
  private:
@@ -157,17 +173,20 @@ class ScratchVector {
     for (; first != last; ++first) ::new (data_ + size_++) T(*first);
   }
   void grow(std::size_t capacity) {
-    T* const larger = static_cast<T*>(detail::allocate_scratch(capacity * sizeof(T)));
-    std::uninitialized_move_n(data_, size_, larger);
+    const detail::Scratch larger = detail::allocate_scratch(capacity * sizeof(T));
+    T* const data = static_cast<T*>(larger.memory);
+    std::uninitialized_move_n(data_, size_, data);
     std::destroy_n(data_, size_);
-    if (data_ != nullptr) detail::free_scratch(data_);
-    data_ = larger;
+    if (on_heap_) ::operator delete(data_);
+    data_ = data;
     capacity_ = static_cast<std::uint32_t>(capacity);
+    on_heap_ = larger.on_heap;
   }
 
   T* data_ = nullptr;
   std::uint32_t size_ = 0;
-  std::uint32_t capacity_ = 0;
+  std::uint32_t capacity_ : 31 = 0;
+  bool on_heap_ : 1 = false;
 };
 
 }  // namespace kiln::fusion

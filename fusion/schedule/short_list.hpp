@@ -69,24 +69,29 @@ class ShortList {
 
  private:
   void free() {
-    if (more_ != nullptr) detail::free_scratch(more_);
+    if (on_heap_) ::operator delete(more_);
   }
   void take(ShortList& other) {
     size_ = std::exchange(other.size_, 0u);
-    capacity_ = std::exchange(other.capacity_, std::uint32_t{kFew});
+    capacity_ = other.capacity_;
+    on_heap_ = other.on_heap_;
     more_ = std::exchange(other.more_, nullptr);
+    other.capacity_ = kFew;
+    other.on_heap_ = false;
     if (more_ == nullptr) std::copy_n(other.few_, kFew, few_);
   }
   void grow(std::size_t capacity) {
-    T* const larger = static_cast<T*>(detail::allocate_scratch(capacity * sizeof(T)));
-    std::copy_n(data(), size_, larger);
+    const detail::Scratch larger = detail::allocate_scratch(capacity * sizeof(T));
+    std::copy_n(data(), size_, static_cast<T*>(larger.memory));
     free();
-    more_ = larger;
+    more_ = static_cast<T*>(larger.memory);
+    on_heap_ = larger.on_heap;
     capacity_ = static_cast<std::uint32_t>(capacity);
   }
 
   std::uint32_t size_ = 0;
-  std::uint32_t capacity_ = kFew;
+  std::uint32_t capacity_ : 31 = kFew;
+  bool on_heap_ : 1 = false;
   T* more_ = nullptr;
   T few_[kFew];
 };

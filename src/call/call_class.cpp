@@ -60,10 +60,9 @@ bool may_have(const CallClass::Kernel& kernel, const Dims& shape,
   return counts && fusion::fits_attention(*attention, shape);
 }
 
-// Nothing if there is no such kernel.
-std::optional<fusion::Layout> layout_of(const CallClass& known, const CallClass::Kernel& kernel,
-                                        const Call& call, std::span<const std::int64_t> sizes,
-                                        double& elements) {
+// Without work items if there is no such kernel.
+fusion::Layout layout_of(const CallClass& known, const CallClass::Kernel& kernel, const Call& call,
+                         std::span<const std::int64_t> sizes, double& elements) {
   Dims shape(kernel.sizes.size());
   elements = 1;
   for (std::size_t k = 0; k < shape.size(); ++k) {
@@ -95,7 +94,7 @@ std::optional<fusion::Layout> layout_of(const CallClass& known, const CallClass:
       operand.indexed.stride = view.strides()[static_cast<std::size_t>(own.indexed_axis)];
     }
   }
-  if (!may_have(kernel, shape, operands)) return std::nullopt;
+  if (!may_have(kernel, shape, operands)) return {};
   operands.insert(operands.end(), kernel.iotas.begin(), kernel.iotas.end());
   if (kernel.has_iotas) {
     const TypedFunction& function = kernel.spec.function;
@@ -113,10 +112,10 @@ bool find_layouts(const CallClass& known, const Call& call, std::span<const std:
   layouts.reserve(known.kernels.size());
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
     double elements = 0;
-    auto layout = layout_of(known, known.kernels[i], call, sizes, elements);
-    if (!layout || layout->work_items == 0 || (i != 0 && elements >= before)) return false;
+    const fusion::Layout& layout = layouts.emplace_result(
+        [&] { return layout_of(known, known.kernels[i], call, sizes, elements); });
+    if (layout.work_items == 0 || (i != 0 && elements >= before)) return false;
     before = elements;
-    layouts.push_back(*std::move(layout));
   }
   return true;
 }

@@ -199,7 +199,8 @@ bool find_kernels(const PlanTable& plans, const ProgramClass& form, const Call& 
         continue;
       }
     }
-    const fusion::Layout& layout = layouts.planned.emplace_back(layout_of(form, k, call, at));
+    const fusion::Layout& layout =
+        layouts.planned.emplace_result([&] { return layout_of(form, k, call, at); });
     if (layout.work_items == 0) return false;
     layouts.of[k] = &layout;
     layouts.kernels[k] = find_kernel(plans, form, k, layout.schedule);

@@ -157,8 +157,8 @@ class AttentionPlanner {
       if (inner || shape_[k] == 1) continue;
       add_axis(moves_along(k) ? outer : shared, shape_, k, operands_);
     }
-    outer = merge(std::move(outer));
-    shared = merge(std::move(shared));
+    merge(outer);
+    merge(shared);
     const int lanes = is_host() ? 1 : std::max(own().keys.lanes(), own().values.lanes());
     const Axes group = take_group(shared, std::clamp(kQueryLanes / lanes, 1, kMostQueries));
     // Blocks that read the same keys follow each other.

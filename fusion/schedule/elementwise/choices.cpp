@@ -132,9 +132,9 @@ void find_interleaved(const ScratchVector<MergedAxis>& axes, std::span<const Ope
     for (std::size_t way = 0; way < group.size(); ++way) {
       OperandSchedule& schedule = schedules[group[way]];
       schedule.access = Access::interleaved;
-      schedule.ways = static_cast<int>(ways);
-      schedule.way = static_cast<int>(way);
-      schedule.first_way = i;
+      schedule.ways = static_cast<std::int16_t>(ways);
+      schedule.way = static_cast<std::int16_t>(way);
+      schedule.first_way = static_cast<std::uint32_t>(i);
     }
   }
 }

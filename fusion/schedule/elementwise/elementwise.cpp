@@ -132,6 +132,7 @@ bool is_streamed(std::span<const Operand> operands, const ScratchVector<OperandS
     if (!written.output || schedules[i].row_invariant) continue;
     if (written.indexed.exists()) return false;
     const auto width = static_cast<std::uint64_t>(bits(written.dtype)) / 8;
+    if (least == 0 || elements * width < least) return false;
     const bool everywhere =
         std::popcount(schedules[i].outer_axes) == static_cast<int>(axes.size()) - 1;
     const bool alone = std::ranges::count_if(operands, [&](const Operand& operand) {
@@ -139,8 +140,7 @@ bool is_streamed(std::span<const Operand> operands, const ScratchVector<OperandS
                        }) == 1;
     const bool is_long =
         !short_stores && static_cast<std::uint64_t>(axes.back().size) * width >= kLongRow;
-    if (least == 0 || elements * width < least || !everywhere || !alone ||
-        schedules[i].access != Access::contiguous ||
+    if (!everywhere || !alone || schedules[i].access != Access::contiguous ||
         !(is_long || rows_are_lines(written, offsets[i], axes, i))) {
       return false;
     }
@@ -205,7 +205,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   const std::size_t output = first_output(operands);
   reverse_axes(axes, output, layout.offsets);
   sort_by_memory(axes, operands, output);
-  axes = merge(std::move(axes));
+  merge(axes);
   if (!bounds.empty()) {
     // An axis in which every element ends elsewhere is no row: each element is one.
     if (ends_by_lane(axes, bounds)) {

@@ -230,8 +230,8 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   if (reduced.empty()) reduced.push_back({1, AxisStrides(operands.size(), 0), {}});
   sort_by_memory(outer, operands, weights);
   sort_by_memory(reduced, operands, weights);
-  outer = merge(std::move(outer));
-  reduced = merge(std::move(reduced));
+  merge(outer);
+  merge(reduced);
   const RepeatedRows repeated = merge_repeated(outer, reduced, operands, weights);
   for (const std::int64_t stride : reduced.back().strides) {
     if (stride != 0 && stride != 1) return std::nullopt;

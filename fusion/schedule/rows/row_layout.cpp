@@ -38,8 +38,11 @@ constexpr int kLeastLanes = 8;
 
 using Axis = MergedAxis;
 
-ScratchVector<Axis> at_least_one(ScratchVector<Axis> axes, std::size_t operands) {
-  if (axes.empty()) axes.push_back({1, AxisStrides(operands, 0), {}});
+ScratchVector<Axis> axes_or_one(const ReduceSpace& space, const Dims& shape,
+                                std::span<const Operand> operands, bool reduced,
+                                std::span<const AxisBound> bounds) {
+  ScratchVector<Axis> axes = axes_where(space, shape, operands, reduced, bounds);
+  if (axes.empty()) axes.push_back({1, AxisStrides(operands.size(), 0), {}});
   return axes;
 }
 
@@ -54,7 +57,7 @@ int element_bytes(const Operand& operand) { return std::max(1, bits(operand.dtyp
 // Elements in a vector of the narrowest operand. Row-invariant operands have one register for each
 // row, not for each element.
 int full_width(const Axis& inner, std::span<const Operand> operands,
-               const std::vector<bool>* row_invariant, Backend backend) {
+               const ScratchVector<bool>* row_invariant, Backend backend) {
   if (const int most = row_model(backend).lanes; most != 0) {
     return std::min(most, std::max(kLeastLanes, power_of_two_from(inner.size)));
   }
@@ -124,7 +127,7 @@ bool begins_within_vectors(const ScratchVector<Axis>& axes, const Operand& opera
 // The operand whose aligned vectors are read: the leading one, or if its vectors are wider than 16
 // bytes, beyond which alignment is unknown, another one. -1: rows are aligned.
 int phase_operand(const ScratchVector<Axis>& axes, std::span<const Operand> operands,
-                  const std::vector<bool>& row_invariant, std::size_t leading, int width) {
+                  const ScratchVector<bool>& row_invariant, std::size_t leading, int width) {
   constexpr int kKnown = 16;
   const auto begins_within = [&](std::size_t i) {
     return !row_invariant[i] && width * element_bytes(operands[i]) <= kKnown &&
@@ -173,7 +176,7 @@ std::optional<Axis> merge_runs(const ScratchVector<Axis>& axes, std::span<const 
 // groups. 1: none, also where a row reads whole sectors, where few threads would have all columns
 // of a row, and where there are results of rows, which have no place in vectors of columns.
 int joined_columns(const ScratchVector<Axis>& outer, const ScratchVector<Axis>& inner,
-                   std::span<const Operand> operands, const std::vector<bool>& row_invariant,
+                   std::span<const Operand> operands, const ScratchVector<bool>& row_invariant,
                    std::size_t leading) {
   constexpr std::int64_t kSector = 32;
   constexpr int kMostBytes = 4;
@@ -209,7 +212,7 @@ int equal_phase_step(const Operand& operand, const Axis& axis, std::size_t index
 
 // The operand with the most bytes that varies within rows: it had better be read in order.
 std::size_t largest_varying(const Dims& shape, std::span<const Operand> operands,
-                            const std::vector<bool>& row_invariant) {
+                            const ScratchVector<bool>& row_invariant) {
   std::size_t found = 0;
   std::int64_t most = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -276,7 +279,7 @@ bool is_prefetched(const Schedule& schedule, std::size_t input) {
 }
 
 Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Operand> operands,
-                 const std::vector<bool>& row_invariant, bool keep_order, Backend backend,
+                 const std::vector<bool>& invariant_operands, bool keep_order, Backend backend,
                  const RowFeatures& device, std::span<const AxisBound> bounds) {
   Layout layout;
   Schedule& schedule = layout.schedule;
@@ -285,15 +288,16 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
   layout.offsets.assign(operands.size(), 0);
   layout.split_strides.reserve(operands.size());
   layout.indexed.reserve(operands.size());
+  ScratchVector<bool> row_invariant;  // not bits, which are asked for many times
+  row_invariant.reserve(operands.size());
+  for (const bool invariant : invariant_operands) row_invariant.push_back(invariant);
   const std::size_t leading = largest_varying(shape, operands, row_invariant);
-  ScratchVector<Axis> outer =
-      at_least_one(axes_where(space, shape, operands, false, bounds), operands.size());
-  ScratchVector<Axis> inner =
-      at_least_one(axes_where(space, shape, operands, true, bounds), operands.size());
+  ScratchVector<Axis> outer = axes_or_one(space, shape, operands, false, bounds);
+  ScratchVector<Axis> inner = axes_or_one(space, shape, operands, true, bounds);
   sort_by_memory(outer, operands, leading);
   if (!keep_order) sort_by_memory(inner, operands, leading);
-  outer = merge(std::move(outer));
-  inner = merge(std::move(inner));
+  merge(outer);
+  merge(inner);
   layout.reduced = product(inner);
   layout.splits = space.splits;
   RowSchedule& rows = schedule.reduction;

@@ -43,7 +43,8 @@ ScratchVector<Axis> other_axes(const Dims& shape, std::size_t scanned,
     if (k != scanned && shape[k] != 1) add_axis(axes, shape, k, operands);
   }
   sort_by_memory(axes, operands, first_output(operands));
-  return merge(std::move(axes));
+  merge(axes);
+  return axes;
 }
 
 int narrowest_contiguous(const Axis& inner, std::span<const Operand> operands) {
