@@ -169,8 +169,14 @@ class Splitter {
 }  // namespace
 
 std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again, const SplitModel& model) {
-  const std::int64_t rows = element_count(to);
-  if (rows == 0 || element_count(from) == 0) return 1;
+  std::int64_t rows = 1;
+  std::int64_t elements = 1;
+  const std::int64_t* kept = to.data();
+  for (const std::int64_t extent : from) {
+    elements *= extent;
+    rows *= *kept++;
+  }
+  if (rows == 0 || elements == 0) return 1;
   // The innermost axis with more than one element, kept or not.
   std::size_t inner = from.size() - 1;
   while (inner > 0 && from[inner] == 1) --inner;
@@ -178,7 +184,7 @@ std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again, const 
   const std::int64_t side_by_side = columns ? std::min(from[inner], model.columns) : 1;
   const std::int64_t blocks = (rows + side_by_side - 1) / side_by_side;
   if (blocks >= (read_again ? model.few_read_again : model.few_blocks)) return 1;
-  const std::int64_t wanted = element_count(from) / rows * side_by_side / model.least_length;
+  const std::int64_t wanted = elements / rows * side_by_side / model.least_length;
   const std::int64_t most = std::min(model.most_blocks / blocks, from[split_axis(from, to)] - 1);
   if (std::min(wanted, most) < model.least_splits) return 1;
   const std::uint64_t splits = std::min(std::bit_ceil(static_cast<std::uint64_t>(wanted)),

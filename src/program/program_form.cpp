@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -344,11 +345,25 @@ class FormMaker {
       key.push_back(factor / scale);
     }
     if (known_.emplace(condition.is_exact ? -1 : -2, std::move(key)).second) {
+      condition.terms = collected(condition.terms);
       form_.conditions.push_back(std::move(condition));
     }
   }
 
-  static std::vector<double> key_of(const std::vector<std::pair<double, Number>>& terms) {
+  using Terms = std::vector<std::pair<double, Number>>;
+
+  // Each number once, and none that does not count.
+  static Terms collected(const Terms& terms) {
+    std::map<Number, double> factors;
+    for (const auto& [factor, number] : terms) factors[number] += factor;
+    Terms collected;
+    for (const auto& [number, factor] : factors) {
+      if (factor != 0) collected.emplace_back(factor, number);
+    }
+    return collected;
+  }
+
+  static std::vector<double> key_of(const Terms& terms) {
     std::vector<double> key;
     for (const auto& term : terms) key.push_back(term.second);
     return key;

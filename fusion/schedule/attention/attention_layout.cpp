@@ -31,10 +31,15 @@ class AttentionPlanner {
  public:
   AttentionPlanner(const AttentionSpace& space, const Dims& shape,
                    std::span<const Operand> operands, Backend backend,
-                   std::span<const AxisBound> bounds)
-      : space_(space), shape_(shape), operands_(operands), backend_(backend), bounds_(bounds) {}
+                   std::span<const AxisBound> bounds, Layout& layout)
+      : space_(space),
+        shape_(shape),
+        operands_(operands),
+        backend_(backend),
+        bounds_(bounds),
+        layout_(layout) {}
 
-  Layout run() {
+  void run() {
     layout_.schedule.backend = backend_;
     reserve_operands(layout_, operands_.size());
     layout_.split_strides.reserve(operands_.size());
@@ -45,7 +50,6 @@ class AttentionPlanner {
     add_work_items();
     add_operands();
     take_axes(layout_, axes_);
-    return std::move(layout_);
   }
 
  private:
@@ -279,7 +283,7 @@ class AttentionPlanner {
   const std::span<const Operand> operands_;
   const Backend backend_;
   const std::span<const AxisBound> bounds_;
-  Layout layout_;
+  Layout& layout_;
   OperandList deep_rows_;
   OperandList wide_rows_;
   bool loads_whole_tile_ = false;
@@ -291,7 +295,9 @@ class AttentionPlanner {
 Layout plan_attention(const AttentionSpace& space, const Dims& shape,
                       std::span<const Operand> operands, Backend backend,
                       std::span<const AxisBound> bounds) {
-  return AttentionPlanner(space, shape, operands, backend, bounds).run();
+  Layout layout;
+  AttentionPlanner(space, shape, operands, backend, bounds, layout).run();
+  return layout;
 }
 
 }  // namespace kiln::fusion

@@ -50,9 +50,12 @@ std::int64_t bits_of(const Operand& operand, const Dims& shape) {
 // The operand with the most bytes: the one to be read once and in order.
 std::size_t largest(std::span<const Operand> operands, const Dims& shape) {
   std::size_t found = 0;
+  std::int64_t most = bits_of(operands[0], shape);
   for (std::size_t i = 1; i < operands.size(); ++i) {
-    if (!operands[i].output && bits_of(operands[i], shape) > bits_of(operands[found], shape))
-      found = i;
+    const std::int64_t own = operands[i].output ? 0 : bits_of(operands[i], shape);
+    if (own <= most) continue;
+    most = own;
+    found = i;
   }
   return found;
 }
@@ -249,7 +252,8 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   std::int64_t batches = 1;
   for (const Axis& axis : arranged.batches) batches *= axis.size;
   ScratchVector<Axis> axes = std::move(arranged.batches);
-  Layout layout;
+  std::optional<Layout> planned;
+  Layout& layout = planned.emplace();
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
   reserve_operands(layout, operands.size());
@@ -295,7 +299,7 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
     layout.starts.push_back(is_packed(operands[i].dtype) ? operands[i].offset & 1 : 0);
   }
   take_axes(layout, axes);
-  return layout;
+  return planned;
 }
 
 }  // namespace kiln::fusion
