@@ -26,9 +26,25 @@ PartitionFacts::PartitionFacts(const PlacedGraph& placed)
     : graph(placed), nodes(placed.graph.nodes) {
   pad_shapes();
   find_kept();
-  find_early();
   find_reduced();
+  find_places();
+  find_early();
   find_updates();
+}
+
+void PartitionFacts::find_places() {
+  says_places.assign(nodes.size(), false);
+  std::vector<bool> otherwise = kept;  // used for something else
+  for (NodeId id = static_cast<NodeId>(nodes.size()); id-- > 0;) {
+    const TypedNode& node = nodes[id];
+    const bool computes = is_elementwise(node.op) && node.arity > 0;
+    says_places[id] = says_places[id] && !otherwise[id] && !seen_as_view[id];
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const bool place = (node.op == Op::put && i == 1) || (computes && says_places[id]);
+      if (place) says_places[node.operands[i]] = true;
+      if (!place) otherwise[node.operands[i]] = true;
+    }
+  }
 }
 
 void PartitionFacts::find_updates() {
@@ -81,8 +97,8 @@ bool PartitionFacts::is_conversion(NodeId id) const {
   return is_leaf(nodes[read]) || is_view_of_argument(read) || is_deferred(read);
 }
 
-// What depends on arguments alone and is broadcast to something larger wherever it is needed: the
-// kernels for it come first, so that they are between no others.
+// What depends on arguments alone and is broadcast to something larger wherever it is needed, or
+// says places: the kernels for it come first, so that they are between no others.
 void PartitionFacts::find_early() {
   early.assign(nodes.size(), false);
   std::vector<bool> used(nodes.size(), false);
@@ -90,7 +106,8 @@ void PartitionFacts::find_early() {
   find_alone([&](NodeId id) { return is_view_of_argument(id); });
   for (NodeId id = static_cast<NodeId>(nodes.size()); id-- > 0;) {
     const TypedNode& node = nodes[id];
-    early[id] = used[id] && broadcast[id] && alone[id] && !kept[id] && is_computed(node);
+    early[id] = used[id] && (broadcast[id] || says_places[id]) && alone[id] && !kept[id] &&
+                is_computed(node);
     const bool computes = is_computed(node) && !has_axes(node.op);
     for (const NodeId operand : node.inputs()) {
       used[operand] = true;

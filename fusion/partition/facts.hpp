@@ -29,6 +29,7 @@ struct PartitionFacts {
   std::vector<bool> early;         ///< computed before all others: see find_early()
   std::vector<bool> reduced;       ///< a reduction depends on it
   std::vector<bool> after_iota;    ///< depends on an iota, and no reduction between
+  std::vector<bool> says_places;   ///< computed for nothing but where put stores
 
   /// What is read in one dtype and computed with in another: each reader converts it.
   bool is_conversion(NodeId id) const;
@@ -75,6 +76,7 @@ struct PartitionFacts {
   void find_alone(const IsView& is_view);
   void find_reduced();
   void find_updates();
+  void find_places();
 
   std::vector<BoundedAxis> no_bounds_;
   std::map<NodeId, NodeId> updates_;  ///< of values of put, the argument

@@ -221,8 +221,7 @@ class Stores {
       if (facts_.is_deferred(at) || has_axes(node.op)) return false;
       if (node.op == Op::put || !facts_.bounds(at).empty()) return false;
       if (node.op == Op::take && !takes_in(at, groups_[g])) return false;
-      if (facts_.reads_iota(at) && (!groups_[g].reduced.empty() || groups_[g].running != 0))
-        return false;
+      if (facts_.reads_iota(at) && !counts_in(at, groups_[g])) return false;
       if (node.op != Op::promote && ++operations > model_.most_recomputed) return false;
       cheap = cheap && info(node.op).cheap;
       cost += info(node.op).cost;
@@ -288,6 +287,17 @@ class Stores {
       if (group.reduced[k] && places[k] != 1) return false;
     }
     return group.running == 0 && (group.reduced.empty() || !facts_.takes_packed(id));
+  }
+
+  // Whether a kernel can count an index: one that reduces counts rows, for the places of what it
+  // stores.
+  bool counts_in(NodeId id, const Group& group) const {
+    if (group.running != 0) return false;
+    if (group.reduced.empty()) return true;
+    for (std::size_t k = 0; k < group.reduced.size(); ++k) {
+      if (group.reduced[k] && facts_.shapes[id][k] != 1) return false;
+    }
+    return facts_.says_places[id];
   }
 
   // The bytes of a stored value, for a trace.

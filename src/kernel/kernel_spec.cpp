@@ -109,6 +109,15 @@ fusion::Operand partial_result(const TypedFunction& function, std::size_t index,
   return operand;
 }
 
+// Rows are counted along axes that are not reduced.
+void check_of_row(const TypedFunction& function, const fusion::ReduceSpace& space,
+                  const fusion::Operand& index) {
+  for (std::size_t k = 0; k < space.reduced.size(); ++k) {
+    if (!space.reduced[k] || index.strides[k] == 0) continue;
+    check_no_conflict(function, "an iota says places along an axis that is reduced");
+  }
+}
+
 void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
               std::span<const ArrayType> outputs, std::vector<Dims> shapes) {
   TypedFunction& function = spec.function;
@@ -133,6 +142,11 @@ void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
     const bool partial = rows.row_invariant.back() && function.splits > 1;
     spec.operands.push_back(partial ? partial_result(function, i, outputs[i], rows.space)
                                     : output_operand(function, i, outputs[i], kept, spec.shape));
+  }
+  for (fusion::Operand& index : fusion::iota_operands(function.graph, spec.shape, function.name)) {
+    check_of_row(function, rows.space, index);
+    rows.row_invariant.push_back(true);
+    spec.operands.push_back(std::move(index));
   }
   spec.form = std::move(rows);
 }
@@ -343,6 +357,18 @@ void add_attention(KernelSpec& spec, std::span<const ArrayType> arrays,
   spec.form = std::move(space);
 }
 
+// Whether iotas say places that data says, and nothing else: those are computed for each row.
+bool counts_places_alone(const fusion::TypedGraph& graph) {
+  if (fusion::has_scans(graph)) return false;
+  std::vector<fusion::NodeId> roots = graph.outputs;
+  for (const fusion::BoundedAxis& bound : graph.bounds) roots.push_back(bound.end);
+  const std::vector<bool> live = fusion::live_nodes(graph.nodes, roots);
+  for (fusion::NodeId id = 0; id < graph.nodes.size(); ++id) {
+    if (live[id] && graph.nodes[id].op == fusion::Op::iota) return false;
+  }
+  return true;
+}
+
 std::vector<std::size_t> positions(std::size_t count) {
   std::vector<std::size_t> all(count);
   std::iota(all.begin(), all.end(), std::size_t{0});
@@ -382,11 +408,15 @@ KernelSpec kernel_spec(TypedFunction function, std::span<const ArrayType> arrays
     add_index_operands(spec, axes);
     return spec;
   }
-  // Where no attention is found, an iota is refused.
-  std::vector<Dims> shapes =
-      fusion::iota_axes(graph).empty()
-          ? std::move(shaped.shapes)
-          : fusion::infer_shapes(graph, argument_shapes(graph, arrays), spec.function.name);
+  // Where no attention is found, an iota says places, or is refused.
+  const bool counts_rows = !fusion::iota_axes(graph).empty() && counts_places_alone(shaped.graph);
+  std::vector<Dims> shapes;
+  if (counts_rows || fusion::iota_axes(graph).empty()) {
+    shapes = std::move(shaped.shapes);
+    if (counts_rows) spec.function.graph = std::move(shaped.graph);
+  } else {
+    shapes = fusion::infer_shapes(graph, argument_shapes(graph, arrays), spec.function.name);
+  }
   if (fusion::has_scans(graph)) {
     add_scan(spec, arrays, outputs, shapes);
   } else {

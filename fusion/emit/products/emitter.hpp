@@ -33,6 +33,7 @@ class ProductEmitter : private ProductAxes {
   };
   struct OperandText : NamedOperand {
     Scope scope;
+    bool iota = false;  ///< no array but the number of a row or column along an axis
   };
 
   // The frame.
@@ -67,6 +68,9 @@ class ProductEmitter : private ProductAxes {
 
   /// The offset of an operand's row, in elements; empty for 0.
   std::string row_text(std::size_t i) const;
+  /// The same by the row's coordinates, or what an iota gives there.
+  std::string row_offset(std::size_t i) const;
+  std::string row_number(const TypedNode& iota) const;
   /// The offset of `element` of the current group from the beginning of an operand's row; empty for
   /// 0.
   std::string in_group(std::size_t i, const std::string& element) const;

@@ -10,6 +10,8 @@
 #include "fusion/emit/device_text.hpp"
 #include "fusion/emit/products/emitter.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/infer/iota.hpp"
+#include "fusion/schedule/iota_operands.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -131,6 +133,12 @@ void ProductEmitter::collect_operands() {
   for (const NamedOperand& operand : identifiers_.operands()) {
     operands_.push_back({operand, nodes_.operand_scope(operands_.size())});
   }
+  for (const std::int64_t axis : iota_axes(graph_)) {
+    const std::string name = iota_name(axis);
+    operands_.push_back({{name, name, graph_.arguments.size(), 0, DType::i64, false},
+                         nodes_.operand_scope(operands_.size()),
+                         true});
+  }
   if (operands_.size() != schedule_.operands.size()) {
     throw Error(Code::internal,
                 "emit_products: the schedule and the graph differ in their number of operands");
@@ -186,18 +194,32 @@ void ProductEmitter::find_item() {
   }
 }
 
+std::string ProductEmitter::row_offset(std::size_t i) const {
+  std::string text = schedule_.operands[i].start ? operands_[i].name + "_start" : "";
+  for (std::uint32_t k = 0; k < first_reduced(); ++k) {
+    if (!has_stride(i, k)) continue;
+    const bool repeats = k == row_axis() && schedule_.operands[i].repeats;
+    text += fmt::format("{}{}({}) * {}", text.empty() ? "" : " + ", signed_index_,
+                        repeats ? fmt::format("divide({}, row_repeats)", at(k)) : at(k),
+                        operands_[i].stride_name(k));
+  }
+  return text;
+}
+
+std::string ProductEmitter::row_number(const TypedNode& iota) const {
+  const auto operand = std::ranges::find(operands_, iota_name(iota_axis(iota)), &OperandText::name);
+  const std::string number = row_offset(static_cast<std::size_t>(operand - operands_.begin()));
+  const std::string_view type = compute_type(iota.dtype);
+  return node_text_.rounded(
+      iota, fmt::format("to<{}>({})", type,
+                        number.empty() ? fmt::format("{}(0)", signed_index_) : number));
+}
+
 void ProductEmitter::find_rows(int depth) {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
     if (operand.output || !is_used(operand)) continue;
-    std::string text = schedule_.operands[i].start ? operand.name + "_start" : "";
-    for (std::uint32_t k = 0; k < first_reduced(); ++k) {
-      if (!has_stride(i, k)) continue;
-      const bool repeats = k == row_axis() && schedule_.operands[i].repeats;
-      text += fmt::format("{}{}({}) * {}", text.empty() ? "" : " + ", signed_index_,
-                          repeats ? fmt::format("divide({}, row_repeats)", at(k)) : at(k),
-                          operands_[i].stride_name(k));
-    }
+    const std::string text = row_offset(i);
     if (text.empty()) continue;
     if (extents(operand.scope).empty()) {
       out_.line(depth, "const {} {}_row = {};", signed_index_, operand.name, text);

@@ -132,6 +132,7 @@ std::string ProductEmitter::value_text(std::size_t id) {
     lane_of(id, i);
     return {};
   }
+  if (node.op == Op::iota) return row_number(node);
   if (node.op == Op::scalar)
     return node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
   if (node_text_.needs_storage(static_cast<NodeId>(id)))

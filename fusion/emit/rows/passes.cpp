@@ -499,7 +499,9 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
     if (is_stored_alone(id)) return;
   }
   NodeText::Expression expression;
-  if (node.op == Op::scalar) {
+  if (node.op == Op::iota) {
+    expression.text = row_number(node);
+  } else if (node.op == Op::scalar) {
     expression.text = node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
   } else {
     expression = node_text_.of(static_cast<NodeId>(id), values_, storage_);

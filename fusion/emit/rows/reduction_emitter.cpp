@@ -6,7 +6,9 @@
 
 #include "fusion/emit/device_text.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/infer/iota.hpp"
 #include "fusion/infer/reduce_space.hpp"
+#include "fusion/schedule/iota_operands.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
 #include "fusion/schedule/rows/row_mapping.hpp"
 #include "kiln/error.hpp"
@@ -72,6 +74,10 @@ KernelDescription ReductionEmitter::run() {
 
 void ReductionEmitter::find_operands() {
   for (const NamedOperand& operand : identifiers_.operands()) operands_.push_back({operand});
+  for (const std::int64_t axis : iota_axes(graph_)) {
+    const std::string name = iota_name(axis);
+    operands_.push_back({{name, name, graph_.arguments.size(), 0, DType::i64, false}, true});
+  }
   if (operands_.size() != schedule_.operands.size()) {
     throw Error(Code::internal,
                 "emit_rows: the schedule and the graph differ in their number of operands");
@@ -104,7 +110,7 @@ bool ReductionEmitter::converts_vectors(std::size_t i) const {
 void ReductionEmitter::order_passes() {
   std::vector<bool> row_invariant(graph_.arguments.size(), true);
   for (const OperandText& operand : operands_) {
-    if (!operand.output) row_invariant[operand.argument] = operand.row_invariant;
+    if (!operand.output && !operand.iota) row_invariant[operand.argument] = operand.row_invariant;
   }
   row_invariant_ = row_invariant_nodes(graph_, row_invariant);
   pass_.assign(graph_.nodes.size(), 0);
@@ -388,7 +394,7 @@ void ReductionEmitter::split_bounds() {
 
 void ReductionEmitter::row_pointers() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (!is_indexed(i) && !located_[i]) row_pointer(i, "");
+    if (!is_indexed(i) && !located_[i] && !operands_[i].iota) row_pointer(i, "");
   }
 }
 
@@ -510,6 +516,13 @@ std::string ReductionEmitter::offset(std::size_t operand, std::uint32_t from,
     }
   }
   return text;
+}
+
+std::string ReductionEmitter::row_number(const TypedNode& iota) const {
+  const auto operand = std::ranges::find(operands_, iota_name(iota_axis(iota)), &OperandText::name);
+  const auto i = static_cast<std::size_t>(operand - operands_.begin());
+  return node_text_.rounded(iota, fmt::format("to<{}>({}(0){})", compute_type(iota.dtype),
+                                              signed_index_, offset(i, 0, first_reduced())));
 }
 
 std::string ReductionEmitter::line_text(std::size_t operand) const {

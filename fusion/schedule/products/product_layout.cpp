@@ -52,7 +52,8 @@ std::size_t largest(std::span<const Operand> operands, const Dims& shape) {
   std::size_t found = 0;
   std::int64_t most = bits_of(operands[0], shape);
   for (std::size_t i = 1; i < operands.size(); ++i) {
-    const std::int64_t own = operands[i].output ? 0 : bits_of(operands[i], shape);
+    const bool reads = !operands[i].output && !operands[i].iota;
+    const std::int64_t own = reads ? bits_of(operands[i], shape) : 0;
     if (own <= most) continue;
     most = own;
     found = i;

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/infer/iota.hpp"
+#include "fusion/schedule/iota_operands.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -37,11 +39,17 @@ Scope ProductValues::operand_scope(std::size_t operand) const {
   return scope;
 }
 
-// Operands are the array arguments in order, then the outputs.
+// Operands are the array arguments in order, then the outputs and the iotas.
 std::size_t ProductValues::operand_of(const TypedNode& input) const {
   std::size_t operand = 0;
   for (std::size_t i = 0; i < input.payload; ++i) operand += graph_.arguments[i].scalar ? 0 : 1;
   return operand;
+}
+
+std::size_t ProductValues::operand_of_iota(const TypedNode& iota) const {
+  const auto axes = iota_axes(graph_);
+  const auto place = std::ranges::find(axes, iota_axis(iota)) - axes.begin();
+  return schedule_.operands.size() - axes.size() + static_cast<std::size_t>(place);
 }
 
 bool ProductValues::has_forms() const {
@@ -61,6 +69,7 @@ void ProductValues::find_scopes() {
     const TypedNode& node = graph_.nodes[id];
     Scope& scope = scopes_[id];
     if (node.op == Op::input) scope = operand_scope(operand_of(node));
+    if (node.op == Op::iota) scope = operand_scope(operand_of_iota(node));
     for (const NodeId operand : node.inputs()) {
       scope.level = std::max(scope.level, scopes_[operand].level);
       scope.rows = scope.rows || scopes_[operand].rows;

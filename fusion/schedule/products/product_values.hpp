@@ -80,6 +80,7 @@ class ProductValues : private ProductAxes {
   }
 
  private:
+  std::size_t operand_of_iota(const TypedNode& iota) const;
   void find_scopes();
   void find_products();
   void find_forms();
