@@ -43,4 +43,20 @@ std::optional<Dims> reshaped_operand(const Dims& own, const Dims& from, const Di
   return shape;
 }
 
+std::optional<std::size_t> same_axis(const Dims& from, std::size_t axis, const Dims& to) {
+  std::optional<std::size_t> found;
+  std::size_t k = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (from[i] == 1) continue;
+    while (k < to.size() && to[k] == 1) ++k;
+    if (k == to.size()) return std::nullopt;
+    trace_order(from[i], to[k]);
+    if (from[i] != to[k]) return std::nullopt;
+    if (i == axis) found = k;
+    ++k;
+  }
+  while (k < to.size() && to[k] == 1) ++k;
+  return k == to.size() ? found : std::nullopt;
+}
+
 }  // namespace kiln::fusion

@@ -14,4 +14,8 @@ namespace kiln::fusion {
 /// it would be made of several, which strides may not say. Neither shape is empty of elements.
 std::optional<Dims> reshaped_operand(const Dims& own, const Dims& from, const Dims& to);
 
+/// The axis of `to` that axis `axis` of `from`, of more than one element, is where the two differ
+/// in axes of one element alone. Nothing where they differ otherwise.
+std::optional<std::size_t> same_axis(const Dims& from, std::size_t axis, const Dims& to);
+
 }  // namespace kiln::fusion

@@ -114,12 +114,13 @@ class ReducedViews {
     return seen <= element_count(shape(reduction));
   }
 
-  // Whether some operation computes elements of two of the views, or of what is computed from them.
+  // Whether some operation computes elements of two of the views, or of what is computed from them
+  // or seen of them.
   bool are_computed_with(const std::vector<NodeId>& ends) const {
     std::map<NodeId, NodeId> made_of;
     for (const NodeId end : ends) made_of[end] = end;
     for (NodeId id = *std::ranges::min_element(ends); id < users_.size(); ++id) {
-      if (!is_elementwise(node(id).op)) continue;
+      if (!is_elementwise(node(id).op) && !is_view_op(node(id).op)) continue;
       for (const NodeId operand : node(id).inputs()) {
         const auto known = made_of.find(operand);
         if (known == made_of.end()) continue;

@@ -11,6 +11,7 @@
 #include "fusion/graph/row_operation.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/size_trace.hpp"
+#include "fusion/infer/iota.hpp"
 #include "fusion/passes/passes.hpp"
 
 namespace kiln::fusion {
@@ -23,8 +24,12 @@ bool is_operation(const TypedNode& node) { return node.arity > 0 && is_elementwi
 // What is computed between a value that is only seen through views and what it depends on.
 class Cones {
  public:
-  explicit Cones(const ShapedGraph& graph)
-      : graph_(graph), users_(users_of(graph.graph.nodes)), stored_(users_.size(), false) {
+  /// `parted`: those alone whose parts are computed with each other, whatever they wait for.
+  Cones(const ShapedGraph& graph, bool parted)
+      : graph_(graph),
+        users_(users_of(graph.graph.nodes)),
+        stored_(users_.size(), false),
+        parted_(parted) {
     for (const NodeId output : graph.graph.outputs) stored_[output] = true;
   }
 
@@ -32,8 +37,9 @@ class Cones {
   std::set<NodeId> of(NodeId view) const {
     const NodeId root = node(view).operands[0];
     if (!is_operation(node(root)) || !is_seen_only(root)) return {};
+    if (parted_ && !is_parted(root)) return {};
     std::set<NodeId> cone = whole(view);
-    if (!cone.empty() && !waits(cone)) return cone;
+    if (parted_ || (!cone.empty() && !waits(cone))) return cone;
     std::set<NodeId> last = widening(view);
     return last.empty() ? cone : last;
   }
@@ -59,7 +65,10 @@ class Cones {
           open.push_back(operand);
           if (cone.size() > kMostOperations) return {};
         } else {
-          if (below.op == Op::iota) return {};
+          if (below.op == Op::iota) {
+            if (!counts_through(view, operand)) return {};
+            continue;
+          }
           leaves.insert(operand);
           bytes += bytes_of(operand);
           add_bytes(traced, 1, operand);
@@ -75,6 +84,36 @@ class Cones {
     add_bytes(traced, -2, root);
     traced.decide();
     return bytes <= 2 * bytes_of(root) ? cone : std::set<NodeId>();
+  }
+
+  // Whether some operation computes elements of two of the views through which a value is seen, or
+  // of what is computed from them.
+  bool is_parted(NodeId root) const {
+    std::vector<NodeId> ends;
+    std::vector<NodeId> open{root};
+    while (!open.empty()) {
+      const NodeId at = open.back();
+      open.pop_back();
+      const auto is_view = [&](NodeId user) { return is_view_op(node(user).op); };
+      if (std::ranges::all_of(users_[at], is_view)) {
+        open.insert(open.end(), users_[at].begin(), users_[at].end());
+      } else {
+        ends.push_back(at);
+      }
+    }
+    if (ends.size() < 2) return false;
+    std::map<NodeId, NodeId> made_of;
+    for (const NodeId end : ends) made_of[end] = end;
+    for (NodeId id = *std::ranges::min_element(ends); id < users_.size(); ++id) {
+      if (!is_elementwise(node(id).op) && !is_view_op(node(id).op)) continue;
+      for (const NodeId operand : node(id).inputs()) {
+        const auto known = made_of.find(operand);
+        if (known == made_of.end()) continue;
+        const auto [own, fresh] = made_of.emplace(id, known->second);
+        if (!fresh && own->second != known->second) return true;
+      }
+    }
+    return false;
   }
 
   // Whether something of it is computed from what a reduction gives, by the reduction's kernel.
@@ -161,6 +200,17 @@ class Cones {
     return reshaped_operand(shape, whole, graph_.shapes[view]).has_value();
   }
 
+  // Whether an index along an axis is one along an axis of what a view shows.
+  bool counts_through(NodeId view, NodeId iota) const {
+    const Dims& shape = graph_.shapes[iota];
+    const std::int64_t axis = iota_axis(node(iota));
+    if (!keeps_element_order(node(view).op) || axis == kAllAxes || shape.empty()) return false;
+    const auto at = static_cast<std::size_t>(axis < 0 ? axis + std::ssize(shape) : axis);
+    const auto seen =
+        reshaped_operand(shape, graph_.shapes[node(view).operands[0]], graph_.shapes[view]);
+    return seen && (shape[at] == 1 || same_axis(shape, at, *seen));
+  }
+
   // Whether the view of a value is one of its operand too, which may have been broadcast.
   bool fits(NodeId view, NodeId operand) const {
     const Dims& shape = graph_.shapes[operand];
@@ -179,11 +229,13 @@ class Cones {
   const ShapedGraph& graph_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<bool> stored_;
+  bool parted_;
 };
 
 class ViewHoisting {
  public:
-  explicit ViewHoisting(const ShapedGraph& from) : from_(from), to_(from), cones_(from) {}
+  ViewHoisting(const ShapedGraph& from, bool parted)
+      : from_(from), to_(from), cones_(from, parted) {}
 
   bool changed() const { return changed_; }
 
@@ -235,6 +287,7 @@ class ViewHoisting {
     Dims shape = from_.shapes[leaf];
     NodeId operand = to_.moved(leaf);
     if (shape.empty()) return operand;
+    if (node(leaf).op == Op::iota) return index_of(view, leaf);
     while (shape.size() < whole.size()) {
       Dims padded(shape.size() + 1, 1);
       std::ranges::copy(shape, padded.begin() + 1);
@@ -259,27 +312,45 @@ class ViewHoisting {
     return to_.add(own, result_shape(own.op, list, std::span(&shape, 1), "view"));
   }
 
+  // What the view shows of an index along an axis.
+  NodeId index_of(NodeId view, NodeId iota) {
+    const Dims& shape = from_.shapes[iota];
+    TypedNode own = node(iota);
+    const std::int64_t axis = iota_axis(own);
+    const auto at = static_cast<std::size_t>(axis < 0 ? axis + std::ssize(shape) : axis);
+    if (shape[at] == 1) return to_.add({Op::constant, own.dtype, 0, {}, 0}, {});
+    const Dims seen =
+        reshaped_operand(shape, from_.shapes[node(view).operands[0]], from_.shapes[view]).value();
+    const auto along = static_cast<std::int64_t>(same_axis(shape, at, seen).value());
+    own.payload = static_cast<std::uint64_t>(along - std::ssize(seen));
+    return to_.add(own, seen);
+  }
+
   const ShapedGraph& from_;
   GraphRewriter to_;
   Cones cones_;
   bool changed_ = false;
 };
 
-}  // namespace
-
-ShapedGraph hoist_views(const ShapedGraph& graph) {
+ShapedGraph hoisted(const ShapedGraph& graph, bool parted) {
   // A chain of views moves one at a time; what is left then is stored, as before.
   constexpr int kMostRounds = 16;
   ShapedGraph result = graph;
   for (int round = 0; round < kMostRounds; ++round) {
     const auto is_view = [](const TypedNode& node) { return is_view_op(node.op); };
     if (std::ranges::none_of(result.graph.nodes, is_view)) break;
-    ViewHoisting hoisting(result);
+    ViewHoisting hoisting(result, parted);
     ShapedGraph next = hoisting.run();
     if (!hoisting.changed()) break;
     result = std::move(next);
   }
   return result;
 }
+
+}  // namespace
+
+ShapedGraph hoist_views(const ShapedGraph& graph) { return hoisted(graph, false); }
+
+ShapedGraph hoist_parts(const ShapedGraph& graph) { return hoisted(graph, true); }
 
 }  // namespace kiln::fusion

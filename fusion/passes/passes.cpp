@@ -7,6 +7,7 @@
 
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/graph/rewriter.hpp"
+#include "fusion/graph/shape_ops.hpp"
 #include "fusion/reference/node.hpp"
 #include "fusion/reference/operation.hpp"
 
@@ -104,6 +105,22 @@ std::optional<NodeId> undone(const TypedGraph& graph, const TypedNode& node) {
   }
 }
 
+// ---- Views -------------------------------------------------------------------------------------
+
+// A slice of neighbours with its axis and places counted from the front, so that equal ones are one
+// node. One without elements stays.
+void number_slice(GraphRewriter& to, TypedNode& node, const Dims& result) {
+  const ShapeList list = shape_list(to.graph(), node);
+  const Dims& whole = to.shape(node.operands[0]);
+  const std::int64_t axis = list[0] < 0 ? list[0] + std::ssize(whole) : list[0];
+  const std::int64_t length = whole[static_cast<std::size_t>(axis)];
+  const std::int64_t count = result[static_cast<std::size_t>(axis)];
+  if (list[3] != 1 || count == 0) return;
+  const std::int64_t start = list[1] == kOmitted ? 0 : list[1] < 0 ? list[1] + length : list[1];
+  const std::int64_t first = std::max<std::int64_t>(start, 0);
+  node.payload = to.add_list({axis, first, first + count, 1});
+}
+
 // ---- Constants ---------------------------------------------------------------------------------
 
 bool is_constant(const TypedGraph& graph, const TypedNode& node) {
@@ -195,8 +212,10 @@ ShapedGraph simplify(const ShapedGraph& graph) {
       node.operands[0] = to.node(node.operands[0]).operands[0];
       node.payload = to.add_list({graph.shapes[id].begin(), graph.shapes[id].end()});
     }
+    if (node.op == Op::slice) number_slice(to, node, graph.shapes[id]);
     std::optional<NodeId> instead;
-    if (node.op == Op::reshape) {
+    const bool slices = node.op == Op::slice && shape_list(to.graph(), node)[3] == 1;
+    if (node.op == Op::reshape || slices) {
       instead = node.operands[0];
     } else if (const auto operand = same_as_operand(to.graph(), node)) {
       instead = node.operands[*operand];
@@ -249,9 +268,12 @@ ShapedGraph share_common(const ShapedGraph& graph) {
 }
 
 ShapedGraph optimise(const ShapedGraph& graph) {
-  const ShapedGraph simple = join_sums(simplify(drop_clamps(fold_constants(graph))));
+  const ShapedGraph read = simplify(drop_clamps(fold_constants(graph)));
+  const ShapedGraph apart = sink_slices(simplify(split_concats(read)));
+  const ShapedGraph simple = join_sums(simplify(group_terms(simplify(apart))));
   const ShapedGraph own = expand_windows(sink_functions(simple));
-  const ShapedGraph moved = sink_views(hoist_views(hoist_reduced_views(own)));
+  const ShapedGraph parts = hoist_reduced_views(simplify(hoist_parts(own)));
+  const ShapedGraph moved = sink_views(hoist_views(parts));
   return store_iotas(refine_shapes(moved));
 }
 

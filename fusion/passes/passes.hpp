@@ -1,6 +1,6 @@
 // Passes: functions from graph to graph that keep every bit of the result (numerics.md), but for
 // sink_functions and fold_constants, which keep every function's bound, and for refine_shapes,
-// expand_windows and join_sums, after which floats may be added up in another order. They work on
+// group_terms, expand_windows and join_sums, after which floats may be added up in another order. They work on
 // typed graphs whose shapes are known; each stands alone, and optimise() runs them in order. All
 // are written over GraphRewriter (graph/rewriter.hpp): in what they return equal nodes are one, and
 // every node is needed by an output. Arguments stay.
@@ -13,7 +13,8 @@ namespace kiln::fusion {
 /// Replaces what is the same as one of its operands, bit for bit: conversions that change nothing,
 /// x * 1, x / 1, x - 0 and x + -0 (but not x + 0, which is 0 for -0), a sign changed twice, the
 /// larger of x and x, a choice between x and x, a choice whose condition is a constant, a reshape
-/// to the shape of its operand. A reshape of a reshape is one of what that shows.
+/// to the shape of its operand, a slice of all of it. A reshape of a reshape is one of what that
+/// shows. Slices of neighbours are numbered from the front.
 ShapedGraph simplify(const ShapedGraph& graph);
 
 /// Computes what depends on constants alone, by the reference interpreter; each result is rounded
@@ -36,6 +37,22 @@ ShapedGraph share_common(const ShapedGraph& graph);
 /// could be larger by its error. Under Rounding::each nothing moves.
 ShapedGraph sink_functions(const ShapedGraph& graph);
 
+/// Computes what is concatenated part by part: concat(-x[n:], x[:n]) * s + x * c, a rotation of
+/// halves, becomes the concatenation of both halves' own operations. Only where kernels compute all
+/// parts, for one operation alone, and no reduction follows.
+ShapedGraph split_concats(const ShapedGraph& graph);
+
+/// Moves slices towards the outputs, past operations that are the same for all parts: of q =
+/// f(y[:m]) and k = f(y[m:n]), parts of what a product gives, both become slices of f(y). Only
+/// where all of y is read so, and no operation meets two parts. What reads y beside parts of it
+/// along another axis reads those parts.
+ShapedGraph sink_slices(const ShapedGraph& graph);
+
+/// Adds up what is made of groups in the shape of these: sum(reshape(q * s, n, -1) * x, -1) with
+/// one s for each group becomes sum(q * s * reshape(x, groups, -1), -1, -2), so that no matrix of q
+/// * s is stored. Only where nothing else needs it, and it is made of arguments.
+ShapedGraph group_terms(const ShapedGraph& graph);
+
 /// Adds the sums of groups, each times what there is one of for its group, up as one sum:
 /// sum(sum(q * x, -1) * s, -2) becomes sum(q * x * s, -1, -2), which one kernel computes. Only
 /// where nothing else needs the groups' sums, both reduce the last axes together, and a sum of
@@ -55,6 +72,11 @@ ShapedGraph expand_windows(const ShapedGraph& graph);
 /// Else, of what a value is made of as quantised numbers and their scales are (row_operation.hpp),
 /// views of those that together take fewer bytes.
 ShapedGraph hoist_views(const ShapedGraph& graph);
+
+/// Moves views of values of which parts are computed with each other towards the arguments, also
+/// where these are computed from what a reduction gives: of y = bf16(sum(w * x, -1)) both gate and
+/// up, so that hoist_reduced_views() finds the sum's parts.
+ShapedGraph hoist_parts(const ShapedGraph& graph);
 
 /// Moves views past reductions of the last axes, towards the arguments: gate, up = y[:n], y[n:] of
 /// y = sum(w * x, -1) become sums of w[:n] * x and w[n:] * x, which one kernel computes and

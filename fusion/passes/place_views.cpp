@@ -12,9 +12,11 @@
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/graph/indexed.hpp"
+#include "fusion/graph/reshape.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/bounds.hpp"
+#include "fusion/infer/iota.hpp"
 #include "fusion/passes/put_parts.hpp"
 #include "fusion/passes/taken_views.hpp"
 #include "fusion/reference/node.hpp"
@@ -269,8 +271,9 @@ class Placer {
     if (const auto parts = put_parts_.find(id); parts != put_parts_.end()) {
       for (const PutPart& part : parts->second) {
         const NodeId value = applied(part.then, moved_[part.value]);
-        store_at(value, places_in(moved_[node.operands[1]], part.places), to_.shapes[value],
-                 part.layout);
+        NodeId places = places_in(moved_[node.operands[1]], part.places);
+        if (part.window) places = places_within(places, *part.window, Dims(to_.shapes[value]));
+        store_at(value, places, Dims(to_.shapes[value]), part.layout);
       }
     } else {
       store_at(moved_[node.operands[2]], moved_[node.operands[1]],
@@ -283,9 +286,31 @@ class Placer {
     return builder_.append({Op::join, node.dtype, 0, {}, to_.joins.size() - 1}, from_.shapes[id]);
   }
 
+  // Places of what is within a window of a value's axis, and none of what is not.
+  NodeId places_within(NodeId places, const PutWindow& window, const Dims& shape) {
+    const auto number = [&](DType dtype, std::int64_t value) {
+      return builder_.append({Op::constant, dtype, 0, {}, static_cast<std::uint64_t>(value)}, {});
+    };
+    const auto axis = static_cast<std::int64_t>(window.axis) - std::ssize(shape);
+    Dims along(shape.size(), 1);
+    along[window.axis] = shape[window.axis];
+    const Dims all = broadcast(to_.shapes[places], along).value();
+    const NodeId index =
+        builder_.append({Op::iota, DType::u32, 0, {}, static_cast<std::uint64_t>(axis)}, along);
+    const NodeId within = builder_.append(
+        {Op::sub, DType::u32, 2, {index, number(DType::u32, window.first), 0}, 0}, along);
+    const NodeId there = builder_.append(
+        {Op::less, DType::boolean, 2, {within, number(DType::u32, window.count), 0}, 0}, along);
+    const DType dtype = placed(places).dtype;
+    return builder_.append({Op::where, dtype, 3, {there, places, number(dtype, -1)}, 0}, all);
+  }
+
   // Places that are seen in another shape.
   NodeId places_in(NodeId places, const Dims& shape) {
     if (to_.shapes[places] == shape) return places;
+    if (placed(places).arity > 0 && is_elementwise(placed(places).op)) {
+      if (const auto made = computed_in(places, Dims(to_.shapes[places]), shape)) return *made;
+    }
     if (!is_array(placed(places))) places = copy(places);
     const auto seen = [&] {
       return result_layout(Op::reshape, ShapeList(shape.begin(), shape.end()), to_.shapes[places],
@@ -297,6 +322,33 @@ class Placer {
       layout = seen();
     }
     return view_of(viewed(to_.graph, places), shape, std::move(*layout));
+  }
+
+  // What is computed element by element, computed in another shape, of which axes of one element
+  // are more or fewer: an index is counted there. Nothing where it cannot be. The recursion is as
+  // deep as the expression.
+  std::optional<NodeId> computed_in(NodeId id, const Dims& whole, const Dims& shape) {
+    TypedNode node = placed(id);
+    const Dims own = to_.shapes[id];
+    if (own.empty()) return id;
+    const std::optional<Dims> wanted = reshaped_operand(own, whole, shape);
+    if (!wanted) return std::nullopt;
+    if (node.op == Op::iota) {
+      const auto at = static_cast<std::size_t>(std::ssize(own) + iota_axis(node));
+      if (own[at] == 1) return builder_.append({Op::constant, node.dtype, 0, {}, 0}, {});
+      const auto axis = same_axis(own, at, *wanted);
+      if (!axis) return std::nullopt;
+      node.payload =
+          static_cast<std::uint64_t>(static_cast<std::int64_t>(*axis) - std::ssize(*wanted));
+      return builder_.append(node, *wanted);
+    }
+    if (node.arity == 0 || !is_elementwise(node.op)) return places_in(id, *wanted);
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const auto operand = computed_in(node.operands[i], whole, shape);
+      if (!operand) return std::nullopt;
+      node.operands[i] = *operand;
+    }
+    return builder_.append(node, *wanted);
   }
 
   // -- Bounds

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/graph/reshape.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "kiln/view.hpp"
 
 namespace kiln::fusion {
@@ -12,7 +14,7 @@ namespace {
 
 class PutSplitting {
  public:
-  explicit PutSplitting(const ShapedGraph& graph) : graph_(graph) {}
+  PutSplitting(const ShapedGraph& graph, NodeId places) : graph_(graph), places_(places) {}
 
   std::optional<PutParts> run(PutPart whole) {
     open_.push_back(std::move(whole));
@@ -25,7 +27,10 @@ class PutSplitting {
         known = open_operands(part);
       } else if (keeps_element_order(own.op)) {
         known = open_reshaped(part);
-      } else if (!concatenated_ && own.arity == 1 && is_elementwise(own.op)) {
+      } else if (own.op == Op::slice) {
+        known = open_sliced(part);
+      } else if (own.arity == 1 && is_elementwise(own.op) &&
+                 (!concatenated_ || is_shape_op(node(own.operands[0]).op))) {
         open(part, own.operands[0]).then.push_back(part.value);
       } else {
         known = own.arity > 0 && (is_elementwise(own.op) || is_reduction(own.op));
@@ -33,7 +38,7 @@ class PutSplitting {
       }
       if (!known) return std::nullopt;
     }
-    if (!concatenated_) return std::nullopt;
+    if (!concatenated_ && !reshaped_) return std::nullopt;
     return std::move(result_);
   }
 
@@ -59,6 +64,7 @@ class PutSplitting {
         given < 0 ? given + static_cast<std::int64_t>(first.size()) : given);
     const std::size_t missing = first.size() - part.places.size();
     if (axis >= missing && part.places[axis - missing] != 1) return false;
+    if (part.window && part.window->axis == axis) return false;
     concatenated_ = true;
     open(part, own.operands[1]).layout.offset += first[axis] * part.layout.strides[axis];
     open(part, own.operands[0]);
@@ -73,15 +79,60 @@ class PutSplitting {
     auto layout = layout_behind(below, seen, {contiguous_strides(seen), 0, {}}, part.layout);
     auto places = reshaped_operand(part.places, seen, below);
     if (!layout || !places) return false;
+    reshaped_ = true;
+    std::optional<PutWindow> window = part.window;
+    if (window) {
+      const auto axis = axis_behind(seen, window->axis, below);
+      if (!axis) return false;
+      window->axis = *axis;
+    }
     PutPart& inner = open(part, own.operands[0]);
+    inner.window = window;
     inner.layout = std::move(*layout);
     inner.places = std::move(*places);
     return true;
   }
 
+  // The axis of a reshape's operand that has the same elements before and along it.
+  static std::optional<std::size_t> axis_behind(const Dims& seen, std::size_t axis,
+                                                const Dims& below) {
+    const auto before = [](const Dims& shape, std::size_t end) {
+      return element_count(Dims(std::span<const std::int64_t>(shape).first(end)));
+    };
+    for (std::size_t k = 0; k < below.size(); ++k) {
+      trace_order(below[k], seen[axis]);
+      if (below[k] != seen[axis]) continue;
+      trace_order(before(below, k), before(seen, axis));
+      if (before(below, k) == before(seen, axis)) return k;
+    }
+    return std::nullopt;
+  }
+
+  // Neighbours of a value that a kernel computes whole have their places, and others none. Places
+  // are the same along the axis, as those that are more have none of their own.
+  bool open_sliced(const PutPart& part) {
+    const TypedNode& own = node(part.value);
+    const Dims& whole = shape(own.operands[0]);
+    const ShapeList& list = shape_list(graph_.graph, own);
+    if (part.window || list[0] < 0 || list[1] < 0 || list[3] != 1) return false;
+    if (!is_signed(node(places_).dtype)) return false;
+    const auto axis = static_cast<std::size_t>(list[0]);
+    const std::size_t missing = whole.size() - part.places.size();
+    if (axis >= missing && part.places[axis - missing] != 1) return false;
+    PutPart& inner = open(part, own.operands[0]);
+    inner.window = PutWindow{axis, list[1], shape(part.value)[axis]};
+    inner.layout.offset -= list[1] * inner.layout.strides[axis];
+    reshaped_ = true;
+    return true;
+  }
+
+  static bool is_signed(DType dtype) { return kind(dtype) == Kind::signed_integer; }
+
   const ShapedGraph& graph_;
+  NodeId places_;
   std::vector<PutPart> open_;
   bool concatenated_ = false;
+  bool reshaped_ = false;
   PutParts result_;
 };
 
@@ -94,8 +145,8 @@ std::optional<PutParts> put_parts(const ShapedGraph& graph, NodeId put, const Ar
   if (graph.shapes[value].size() != layout.strides.size() || is_packed(node.dtype)) {
     return std::nullopt;
   }
-  std::optional<PutParts> parts =
-      PutSplitting(graph).run({value, graph.shapes[node.operands[1]], layout, {}});
+  std::optional<PutParts> parts = PutSplitting(graph, node.operands[1])
+                                      .run({value, graph.shapes[node.operands[1]], layout, {}});
   if (parts) {
     for (PutPart& part : parts->parts) part.layout.indexed = layout.indexed;
   }

@@ -1,5 +1,6 @@
-// What put stores, where that is concatenated of values that kernels compute: each of them can then
-// be stored by the kernel that computes it. Part of placing views (place_views.hpp).
+// What put stores, where that is concatenated of values that kernels compute, or a reshape or a
+// slice of one: each of them can then be stored by the kernel that computes it. Part of placing
+// views (place_views.hpp).
 #pragma once
 
 #include <optional>
@@ -10,12 +11,20 @@
 
 namespace kiln::fusion {
 
+/// Neighbours along an axis of a value: what of it is put.
+struct PutWindow {
+  std::size_t axis = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
 struct PutPart {
   NodeId value = 0;
   Dims places;  ///< the shape of the places that are the value's, which broadcasts to its own
   ArrayLayout layout;  ///< of the value in the array that is updated, at the first place
   std::vector<NodeId>
       then;  ///< operations of one operand to apply to the value, the last one first
+  std::optional<PutWindow> window{};  ///< `layout` is of the whole value then
 };
 
 struct PutParts {
@@ -23,9 +32,9 @@ struct PutParts {
   std::vector<NodeId> above;  ///< the parts: concatenations, reshapes, operations of one operand
 };
 
-/// The values that the value of node `put` is concatenated of. `layout` is that of all it stores.
-/// Nothing if it is one value, if one of them is computed by no kernel, or if a part has no places
-/// or layout of its own.
+/// The values that the value of node `put` is concatenated of, or the one that it is a reshape or a
+/// slice of. `layout` is that of all it stores. Nothing if it is neither, if one of them is
+/// computed by no kernel, or if a part has no places or layout of its own.
 std::optional<PutParts> put_parts(const ShapedGraph& graph, NodeId put, const ArrayLayout& layout);
 
 }  // namespace kiln::fusion

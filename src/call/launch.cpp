@@ -78,12 +78,12 @@ template <class Operands>
 void check_overlap_of(const CallNames& names, std::span<const Plan::Extent> extents,
                       const Operands& operands) {
   for (const Plan::Extent& output : extents) {
-    if (!output.output) continue;
+    if (!output.output || output.partial) continue;
     const char* const written_data = static_cast<const char*>(data_of(operands, output.operand));
     const char* const begin = written_data + output.low;
     const char* const end = written_data + output.high;
     for (const Plan::Extent& other : extents) {
-      if (other.operand == output.operand) continue;
+      if (other.operand == output.operand || other.partial) continue;
       const char* const other_data = static_cast<const char*>(data_of(operands, other.operand));
       if (other_data + other.high <= begin || end <= other_data + other.low) continue;
       const View& written = view_of(operands, output.operand);

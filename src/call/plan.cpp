@@ -81,6 +81,19 @@ ByteExtent extent_of(const fusion::Operand& operand, const Dims& shape) {
           pointer_bytes(high, operand.dtype) + std::max(1, bits(operand.dtype) / 8)};
 }
 
+// Whether indices decide which elements of an output have a place, as where parts of what a kernel
+// computes are put: the others are in memory that is none of the output's.
+bool is_partial(const fusion::TypedGraph& graph, std::size_t output) {
+  const fusion::NodeId* place = graph.place_of(true, output);
+  if (place == nullptr || graph.nodes[*place].op != fusion::Op::where) return false;
+  const fusion::NodeId condition = graph.nodes[*place].operands[0];
+  const std::vector<bool> live = fusion::live_nodes(graph.nodes, std::span(&condition, 1));
+  for (fusion::NodeId id = 0; id <= condition; ++id) {
+    if (live[id] && graph.nodes[id].op == fusion::Op::iota) return true;
+  }
+  return false;
+}
+
 // Of operands at places that data says a view shows no more than one.
 void add_places(std::vector<Plan::Extent>& extents, std::span<const KernelSpec> specs,
                 const Call& call) {
@@ -89,8 +102,12 @@ void add_places(std::vector<Plan::Extent>& extents, std::span<const KernelSpec> 
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (!spec.operands[i].indexed.exists()) continue;
       const ByteExtent whole = extent_of(spec.operands[i], spec.shape);
+      const bool output = operands[i] >= call.inputs.size();
+      const bool partial =
+          output && is_partial(spec.function.graph, operands[i] - call.inputs.size());
       for (Plan::Extent& extent : extents) {
         if (extent.operand != operands[i]) continue;
+        extent.partial = extent.partial || partial;
         extent.low = std::min(extent.low, whole.low);
         extent.high = std::max(extent.high, whole.high);
       }

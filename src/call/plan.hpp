@@ -84,6 +84,7 @@ struct Plan final : CachedPlan {
     std::int64_t low;
     std::int64_t high;
     bool output;
+    bool partial = false;  ///< it has elements that are at no place, whatever data says
   };
   std::vector<Extent> extents;
   /// An output that is updated in place, and the input that it has to be exactly the view of.

@@ -8,6 +8,7 @@
 #include "fusion/text/text.hpp"
 #include "program/plan.hpp"
 #include "program/step_kernel.hpp"
+#include "tests/src/program/layer_writings.hpp"
 
 namespace kiln {
 namespace {
@@ -106,6 +107,31 @@ TEST(Layers, TakeEightKernels) {
     // Weights and what has been put are read once, and what is between is small beside them.
     const auto cache = static_cast<std::uint64_t>(layer.batch * layer.positions * 16 * 128 * 2);
     EXPECT_LT(plan.info.bytes, (plan.info.lower_bound + cache) * 21 / 20);
+  }
+}
+
+// However it is written: sizes decide nothing.
+TEST(Layers, TakeAsManyKernelsInEveryWriting) {
+  for (const testing::LayerWriting& writing : testing::layer_writings()) {
+    for (const auto& [batch, positions] : {std::pair{1, 1024}, {4, 1024}, {1, 8192}, {8, 300}}) {
+      SCOPED_TRACE(fmt::format("{}: {} sequences of {}", writing.name, batch, positions));
+      const testing::LayerSizes sizes{batch, positions};
+      const std::string text = testing::written_layer(writing, sizes);
+      const Definition definition{"layer", fusion::parse(text), Options(), text};
+      const std::map<std::string, testing::LayerOperand> operands = testing::layer_operands(sizes);
+      CallTypes types;
+      for (const std::string& name : definition.graph.arguments()) {
+        const testing::LayerOperand& operand = operands.at(name);
+        types.arguments.push_back({operand.dtype, false, false});
+        types.arrays.push_back({operand.dtype, operand.shape, contiguous_strides(operand.shape)});
+      }
+      const ProgramPlan plan = plan_program(definition, types);
+      std::string kernels;
+      for (const ProgramKernel& kernel : plan.info.kernels) {
+        kernels += fmt::format("\n{}: {}", kernel.reason, kernel.expression);
+      }
+      EXPECT_LE(plan.info.kernels.size(), writing.kernels) << kernels;
+    }
   }
 }
 

@@ -1,0 +1,141 @@
+// Passes that keep what is computed of parts together: where the parts of a concatenation are
+// computed, where slices go, and in which shape groups are reduced.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "fusion/infer/infer.hpp"
+#include "fusion/infer/shapes.hpp"
+#include "fusion/passes/passes.hpp"
+#include "fusion/text/text.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+using Pass = std::function<ShapedGraph(const ShapedGraph&)>;
+
+// A program of f32 arguments of such shapes, after a pass that leaves its outputs' shapes.
+ShapedGraph after(const Pass& pass, const std::string& text, const std::vector<Dims>& arguments) {
+  const Graph graph = parse(text);
+  const std::vector<ArgumentType> types(graph.arguments().size(), {DType::f32, false, false});
+  ShapedGraph from;
+  from.graph = infer(graph, types, {}, Rounding::once, "f");
+  from.shapes = infer_shapes(from.graph, arguments, "f");
+  from = simplify(from);
+  const ShapedGraph to = pass(from);
+  EXPECT_EQ(to.graph.outputs.size(), from.graph.outputs.size()) << text;
+  for (std::size_t i = 0; i < to.graph.outputs.size(); ++i) {
+    EXPECT_EQ(to.shapes[to.graph.outputs[i]], from.shapes[from.graph.outputs[i]]) << text;
+  }
+  return to;
+}
+
+// The shapes of the values of an op.
+std::vector<Dims> shapes_of(Op op, const ShapedGraph& graph) {
+  std::vector<Dims> shapes;
+  for (NodeId id = 0; id < graph.graph.nodes.size(); ++id) {
+    if (graph.graph.nodes[id].op == op) shapes.push_back(graph.shapes[id]);
+  }
+  return shapes;
+}
+
+// The shape that the first sum is over.
+Dims summed(const std::string& text, const std::vector<Dims>& arguments) {
+  const ShapedGraph graph = after(group_terms, text, arguments);
+  const auto sum = std::ranges::find(graph.graph.nodes, Op::sum, &TypedNode::op);
+  return graph.shapes[sum->operands[0]];
+}
+
+TEST(GroupTerms, ReducesWhatIsMadeOfGroupsAsThese) {
+  const std::vector<Dims> arguments = {{6, 4, 8}, {6, 4, 1}, {32}};
+  EXPECT_EQ(summed("sum(reshape(q * s, 6, 32) * x, -1)", arguments), (Dims{6, 4, 8}));
+  EXPECT_EQ(summed("sum(x * f32(f16(reshape(q * s, 6, -1))), -1)", {{32}, {6, 4, 8}, {6, 4, 1}}),
+            (Dims{6, 4, 8}));
+  EXPECT_EQ(summed("sum(reshape(q * s, 6, 32) * x[:, None], -1)", {{6, 4, 8}, {6, 4, 1}, {2, 32}}),
+            (Dims{2, 6, 4, 8}));
+  EXPECT_EQ(
+      summed("sum(reshape(reshape(q, 6, 4, 8) * s, 6, 32) * x, -1)", {{6, 32}, {6, 4, 1}, {32}}),
+      (Dims{6, 4, 8}));
+}
+
+TEST(GroupTerms, NotWhereGroupsAreNeededElsewhereOrSplitNoReducedAxis) {
+  const std::vector<Dims> arguments = {{6, 4, 8}, {6, 4, 1}, {32}};
+  EXPECT_EQ(summed("w = reshape(q * s, 6, 32); sum(w * x, -1), w", arguments), (Dims{6, 32}));
+  EXPECT_EQ(summed("w = q * s; sum(reshape(w, 6, 32) * x, -1), w", arguments), (Dims{6, 32}));
+  EXPECT_EQ(summed("sum(reshape(q * s, 24, 8) * x[:8], -1)", arguments), (Dims{24, 8}));
+  EXPECT_EQ(summed("sum(reshape(q - max(q, -1) * s, 6, 32) * x, -1)", arguments), (Dims{6, 32}))
+      << "what a reduction gives is computed before";
+  EXPECT_EQ(summed("sum(reshape(q * s, 8, 24) * x[:24], -1)", arguments), (Dims{8, 24}))
+      << "no axis is split";
+}
+
+TEST(SplitConcats, ComputesEachPart) {
+  const std::string turned = "y = x * 2.0; concat(-1, -y[:, 3:], y[:, :3]) * s + y * c";
+  const ShapedGraph graph = after(split_concats, turned, {{4, 6}, {6}, {6}});
+  EXPECT_EQ(graph.graph.nodes[graph.graph.outputs[0]].op, Op::concat);
+  EXPECT_EQ(shapes_of(Op::concat, graph).size(), 1u);
+  EXPECT_EQ(shapes_of(Op::add, graph), (std::vector<Dims>{{4, 3}, {4, 3}}));
+}
+
+TEST(SplitConcats, NotOfArgumentsOrWhatIsNeededWholeOrReduced) {
+  const auto is_split = [](const std::string& text) {
+    const ShapedGraph graph = after(split_concats, text, {{4, 6}, {4, 6}});
+    return shapes_of(Op::exp, graph).size() > 1;
+  };
+  EXPECT_TRUE(is_split("exp(concat(0, x * 2, y + 1))"));
+  EXPECT_FALSE(is_split("exp(concat(0, x, y + 1))")) << "x would be copied";
+  EXPECT_FALSE(is_split("c = concat(0, x * 2, y + 1); exp(c), c"));
+  EXPECT_FALSE(is_split("sum(exp(concat(0, x * 2, y + 1)), -1)"));
+}
+
+TEST(SinkSlices, PastWhatIsTheSameForAllParts) {
+  const std::vector<Dims> arguments = {{4, 6, 8}, {6}};
+  const auto computed = [&](const std::string& text) {
+    return shapes_of(Op::mul, after(sink_slices, text, arguments));
+  };
+  const std::vector<Dims> once = {{4, 6}};
+  EXPECT_EQ(computed("y = sum(x, -1)[..., 0] + w; y[:, :2] * 3.0, y[:, 2:] * 3.0"), once);
+  EXPECT_EQ(computed("y = sum(x, -1)[..., 0]; y[:, :2] * 3.0 + 1.0, y[:, 2:]"), once);
+  EXPECT_EQ(computed("y = reshape(sum(x, -1), 24); reshape(y[:8], 2, 2, 2) * 3.0, "
+                     "reshape(y[8:], 4, 2, 2) * 3.0"),
+            (std::vector<Dims>{{6, 2, 2}}));
+}
+
+TEST(SinkSlices, NotWherePartsMeetOrElementsAreReadTwiceOrNever) {
+  const std::vector<Dims> arguments = {{4, 6, 8}, {6}};
+  const auto computed = [&](const std::string& text) {
+    return shapes_of(Op::mul, after(sink_slices, text, arguments));
+  };
+  const std::vector<Dims> of_parts = {{4, 3}};
+  EXPECT_EQ(computed("y = sum(x, -1)[..., 0] + w; y[:, :3] * y[:, 3:] + 1.0"), of_parts);
+  EXPECT_EQ(computed("y = sum(x, -1)[..., 0] + w; y[:, :3] * 3.0, y[:, 2:]"), of_parts);
+  EXPECT_EQ(computed("y = sum(x, -1)[..., 0] + w; y[:, :3] * 3.0, y[:, 4:]"), of_parts);
+  EXPECT_EQ(computed("y = sum(x, -1)[..., 0]; y[:, :3] * w[:3] + 1.0, y[:, 3:]"), of_parts)
+      << "what differs along the axis";
+  EXPECT_EQ(computed("y = x[..., 0] + w; y[:, :3] * 3.0, y[:, 3:]"), of_parts) << "no reduction";
+}
+
+// What reads a value beside halves of it reads the halves.
+TEST(SinkSlices, ReadsPartsThatOthersRead) {
+  const ShapedGraph graph =
+      after(sink_slices,
+            "y = reshape(sum(x, -1), 4, 6); a = y[:2, :3]; b = y[:2, 3:]; a * b, y[2:] + 1.0",
+            {{4, 6, 8}});
+  EXPECT_EQ(shapes_of(Op::mul, graph), (std::vector<Dims>{{4, 3}})) << "of all rows";
+  EXPECT_EQ(shapes_of(Op::concat, graph).size(), 1u);
+}
+
+TEST(HoistParts, OfRoundedSumsThatMeet) {
+  const auto cast_shapes = [](const std::string& text) {
+    return shapes_of(Op::cast, after(hoist_parts, text, {{4, 6, 8}, {6}}));
+  };
+  const std::vector<Dims> parts = {{4, 3}, {4, 3}};
+  EXPECT_EQ(cast_shapes("y = bf16(sum(x, -1)[..., 0] + w); y[:, :3] * y[:, 3:]"), parts);
+  EXPECT_EQ(cast_shapes("y = bf16(sum(x, -1)[..., 0] + w); y[:, :3], y[:, 3:]"),
+            (std::vector<Dims>{{4, 6}}))
+      << "they go their own ways";
+}
+
+}  // namespace
+}  // namespace kiln::fusion
