@@ -1,6 +1,8 @@
 // The pass that makes one sum of the sum of groups' sums (passes.hpp): of sum(sum(q * x, -1) * s,
-// -2) the terms are q * x * s, and one kernel reduces both axes.
+// -2) the terms are q * x * s, and one kernel reduces both axes; of sum(sum(q * x, -1) * s +
+// sum(x, -1) * b, -2) they are (q * s + b) * x.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -19,6 +21,8 @@ namespace {
 
 // Whole numbers up to here have exact sums in f32.
 constexpr double kMostExact = 1 << 24;
+
+constexpr std::size_t kMostBetween = 16;  ///< between a sum and those of its groups
 
 // The largest magnitude that integers of a few bits can have, and what is computed of them.
 class Magnitudes {
@@ -70,14 +74,28 @@ class SumJoining {
       const bool ends = !bounds_.empty() && !bounds_[node(id).operands[0]].empty();
       if (node(id).op == Op::sum && !ends) find_sum_of(id);
     }
-    if (ways_.empty()) return from_;
+    for (NodeId id = 0; id < uses_.size(); ++id) {
+      if (node(id).op == Op::sum && is_floating(node(id).dtype) && !ways_.contains(id)) {
+        find_groups_of(id);
+      }
+    }
+    if (ways_.empty() && groups_.empty()) return from_;
     return to_.run([&](NodeId id) {
+      if (const auto groups = groups_.find(id); groups != groups_.end()) {
+        return join_groups(id, groups->second);
+      }
       const auto way = ways_.find(id);
       return way == ways_.end() ? to_.copy(id) : join(id, way->second);
     });
   }
 
  private:
+  // Groups' sums that are added up together, and what all of their terms are products with.
+  struct Groups {
+    std::vector<NodeId> sums;
+    NodeId factor;
+  };
+
   const TypedNode& node(NodeId id) const { return from_.graph.nodes[id]; }
   const Dims& shape(NodeId id) const { return from_.shapes[id]; }
   NodeId terms(NodeId sum) const { return node(sum).operands[0]; }
@@ -98,6 +116,79 @@ class SumJoining {
       if (!scales || !is_floating(node(user).dtype) || shape(user) != shape(groups)) return;
       way.push_back(user);
     }
+  }
+
+  // Of a sum of several groups' sums, each times what there is one of for its group, as
+  // sum(sum(q * x, -1) * s + sum(x, -1) * b, -2) is: the groups' sums.
+  void find_groups_of(NodeId sum) {
+    std::vector<NodeId> groups;
+    std::vector<NodeId> open{terms(sum)};
+    std::size_t operations = 0;
+    while (!open.empty()) {
+      const NodeId at = open.back();
+      open.pop_back();
+      const TypedNode& own = node(at);
+      if (uses_[at] != 1 || ++operations > kMostBetween) return;
+      if (own.op == Op::sum) {
+        const bool ends = !bounds_.empty() && !bounds_[terms(at)].empty();
+        const bool joins = !ends && is_floating(own.dtype) && reduces_the_last(sum, at) &&
+                           (groups.empty() || reduced(at) == reduced(groups.front()));
+        if (!joins) return;
+        groups.push_back(at);
+      } else if (own.op == Op::add || own.op == Op::sub) {
+        open.insert(open.end(), {own.operands[0], own.operands[1]});
+      } else if (const auto made = made_of_sum(at)) {
+        open.push_back(own.operands[*made]);
+      } else {
+        return;
+      }
+    }
+    const std::optional<NodeId> factor = common_factor(groups);
+    if (groups.size() > 1 && factor) groups_.emplace(sum, Groups{std::move(groups), *factor});
+  }
+
+  // The operand of a product or conversion that is made of a group's sum.
+  std::optional<std::size_t> made_of_sum(NodeId id) const {
+    const TypedNode& own = node(id);
+    if (!is_floating(own.dtype)) return {};
+    if (converts(id)) return 0;
+    if (own.op != Op::mul) return {};
+    for (const std::size_t i : {0u, 1u}) {
+      NodeId at = own.operands[i];
+      while (converts(at)) at = node(at).operands[0];
+      const Op op = node(at).op;
+      if (op == Op::sum || op == Op::add || op == Op::sub || op == Op::mul) return i;
+    }
+    return {};
+  }
+
+  NodeId unconverted(NodeId id) const {
+    while (node(id).op == Op::promote) id = node(id).operands[0];
+    return id;
+  }
+
+  // What the terms of all groups are, or are a product with: the activations of weights.
+  std::optional<NodeId> common_factor(const std::vector<NodeId>& groups) const {
+    if (groups.empty()) return {};
+    const NodeId first = unconverted(terms(groups.front()));
+    std::vector<NodeId> candidates{first};
+    if (node(first).op == Op::mul) {
+      candidates = {node(first).operands[0], node(first).operands[1]};
+    }
+    for (const NodeId candidate : candidates) {
+      const auto has_it = [&](NodeId group) {
+        return is_factor(unconverted(candidate), terms(group));
+      };
+      if (std::ranges::all_of(groups, has_it)) return unconverted(candidate);
+    }
+    return {};
+  }
+
+  bool is_factor(NodeId factor, NodeId product) const {
+    const NodeId own = unconverted(product);
+    if (own == factor) return true;
+    return node(own).op == Op::mul && (unconverted(node(own).operands[0]) == factor ||
+                                       unconverted(node(own).operands[1]) == factor);
   }
 
   // A cast to a narrow float rounds each group's sum.
@@ -137,6 +228,62 @@ class SumJoining {
     return *most * static_cast<double>(all) <= kMostExact * static_cast<double>(results);
   }
 
+  // What a sum's terms are without their common factor; nothing for 1.
+  std::optional<NodeId> without_factor(NodeId id, const Groups& groups) {
+    TypedNode own = node(id);
+    if (own.op == Op::sum) {
+      const NodeId product = unconverted(terms(id));
+      if (product == groups.factor) return std::nullopt;
+      const auto& factors = node(product).operands;
+      const bool first = unconverted(factors[0]) == groups.factor;
+      return as(own.dtype, to_.moved(factors[first ? 1 : 0]));
+    }
+    if (own.op == Op::add || own.op == Op::sub) {
+      for (std::size_t i = 0; i < 2; ++i) {
+        const auto part = without_factor(own.operands[i], groups);
+        own.operands[i] = part ? *part : one(own.dtype);
+      }
+      return add(own);
+    }
+    const std::size_t made = made_of_sum(id).value();
+    const auto part = without_factor(own.operands[made], groups);
+    if (own.op != Op::mul) return part ? std::optional(as(own.dtype, *part)) : part;
+    const NodeId other = to_.moved(own.operands[1 - made]);
+    if (!part) return other;
+    own.operands = {*part, other, 0};
+    return add(own);
+  }
+
+  NodeId one(DType dtype) {
+    return as(dtype,
+              to_.add({Op::constant, DType::f32, 0, {}, std::bit_cast<std::uint32_t>(1.0f)}, {}));
+  }
+
+  NodeId as(DType dtype, NodeId id) {
+    if (to_.node(id).dtype == dtype) return id;
+    return to_.add({Op::promote, dtype, 1, {id}, 0}, Dims(to_.shape(id)));
+  }
+
+  NodeId add(const TypedNode& own) {
+    Dims shape;
+    for (const NodeId operand : own.inputs()) {
+      shape = broadcast(shape, to_.shape(operand)).value();
+    }
+    return to_.add(own, shape);
+  }
+
+  NodeId join_groups(NodeId sum, const Groups& groups) {
+    const NodeId root = terms(sum);
+    const DType dtype = node(root).dtype;
+    const auto weights = without_factor(root, groups);
+    const NodeId factor = as(dtype, to_.moved(groups.factor));
+    const NodeId all =
+        weights ? add({Op::mul, dtype, 2, {as(dtype, *weights), factor, 0}, 0}) : factor;
+    const std::vector<bool> outer = reduced(sum);
+    const std::vector<bool> inner = reduced(groups.sums.front());
+    return sum_over(sum, all, outer, inner);
+  }
+
   NodeId join(NodeId sum, const std::vector<NodeId>& way) {
     const NodeId groups = way.front();
     const Dims& whole = shape(terms(groups));
@@ -148,12 +295,16 @@ class SumJoining {
       }
       value = to_.add(copy, whole);
     }
-    const std::vector<bool> outer = reduced(sum);
-    const std::vector<bool> inner = reduced(groups);
+    return sum_over(sum, value, reduced(sum), reduced(groups));
+  }
+
+  // The sum of new terms over all axes that were reduced.
+  NodeId sum_over(NodeId sum, NodeId value, const std::vector<bool>& outer,
+                  const std::vector<bool>& inner) {
     std::vector<int> axes;
-    for (std::size_t k = 0; k < whole.size(); ++k) {
+    for (std::size_t k = 0; k < outer.size(); ++k) {
       if (outer[k] || inner[k])
-        axes.push_back(static_cast<int>(k) - static_cast<int>(whole.size()));
+        axes.push_back(static_cast<int>(k) - static_cast<int>(outer.size()));
     }
     TypedNode all = node(sum);
     all.operands[0] = value;
@@ -168,6 +319,7 @@ class SumJoining {
   Magnitudes magnitudes_;
   std::vector<Ends> bounds_;                    ///< of each node; none if nothing is bounded
   std::map<NodeId, std::vector<NodeId>> ways_;  ///< to each sum, from the sum of a group on
+  std::map<NodeId, Groups> groups_;             ///< of sums of several
 };
 
 }  // namespace

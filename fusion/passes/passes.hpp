@@ -1,9 +1,9 @@
 // Passes: functions from graph to graph that keep every bit of the result (numerics.md), but for
 // sink_functions and fold_constants, which keep every function's bound, and for refine_shapes,
-// group_terms, expand_windows and join_sums, after which floats may be added up in another order. They work on
-// typed graphs whose shapes are known; each stands alone, and optimise() runs them in order. All
-// are written over GraphRewriter (graph/rewriter.hpp): in what they return equal nodes are one, and
-// every node is needed by an output. Arguments stay.
+// group_terms, expand_windows and join_sums, after which floats may be added up in another order.
+// They work on typed graphs whose shapes are known; each stands alone, and optimise() runs them in
+// order. All are written over GraphRewriter (graph/rewriter.hpp): in what they return equal nodes
+// are one, and every node is needed by an output. Arguments stay.
 #pragma once
 
 #include "fusion/infer/shapes.hpp"
@@ -54,9 +54,10 @@ ShapedGraph sink_slices(const ShapedGraph& graph);
 ShapedGraph group_terms(const ShapedGraph& graph);
 
 /// Adds the sums of groups, each times what there is one of for its group, up as one sum:
-/// sum(sum(q * x, -1) * s, -2) becomes sum(q * x * s, -1, -2), which one kernel computes. Only
-/// where nothing else needs the groups' sums, both reduce the last axes together, and a sum of
-/// integers is one that f32 holds exactly, as those of 4- and 8-bit numbers in groups are.
+/// sum(sum(q * x, -1) * s, -2) becomes sum(q * x * s, -1, -2), which one kernel computes; so do
+/// sums of several whose terms are products with one value. Only where nothing else needs the
+/// groups' sums, both reduce the last axes together, and a sum of integers is one that f32 holds
+/// exactly, as those of 4- and 8-bit numbers in groups are.
 ShapedGraph join_sums(const ShapedGraph& graph);
 
 /// Computes sums, means, maxima and minima over small windows of arrays, such as 2 by 2 pixels, as

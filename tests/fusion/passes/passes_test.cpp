@@ -275,6 +275,15 @@ TEST(JoinSums, OfGroupsTimesWhatThereIsOneOfForEach) {
   EXPECT_EQ(sums("sum(sum((i32(x) - 8) * i32(y), -1) * s, -2)", DType::u8), 1u);
 }
 
+TEST(JoinSums, OfSeveralGroupsThatAreProductsWithOneValue) {
+  EXPECT_EQ(sums("sum(sum(x * y, -1) * s + sum(y, -1) * s, -2)"), 1u);
+  EXPECT_EQ(sums("sum(sum(y, -1) * s - s * sum(x * y, -1), -2)"), 1u);
+  EXPECT_EQ(sums("sum(sum(x * y, -1) * s + sum(x, -1) * s, -2)", DType::bf16), 1u);
+  EXPECT_EQ(sums("sum(sum(x * y, -1) * s + sum(exp(x), -1) * s, -2)"), 3u) << "no such value";
+  EXPECT_EQ(sums("sum(sum(x * y, -1) * s + s, -2)"), 2u) << "not of a group's sum";
+  EXPECT_EQ(sums("g = sum(y, -1); sum(sum(x * y, -1) * s + g, -2), g"), 3u);
+}
+
 TEST(JoinSums, NotWhereAnotherNumberIsMeantOrNeeded) {
   EXPECT_EQ(sums("g = sum(x, -1); sum(g * g, -2)"), 2u);
   EXPECT_EQ(sums("g = sum(x, -1); sum(g * s, -2), g"), 2u);

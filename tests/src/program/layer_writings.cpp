@@ -258,8 +258,7 @@ const std::vector<LayerWriting>& layer_writings() {
                                     "-1, 1, %c / 64, 64), -1, -2), -1, %n)")},
       {"4 bits, sums of groups",
        quantised("reshape(sum(sum(%w * reshape(%x, -1, 1, %c / 64, 64), -1) * %w_scale + "
-                 "sum(reshape(%x, -1, 1, %c / 64, 64), -1) * %w_bias, -2), -1, %n)"),
-       19},
+                 "sum(reshape(%x, -1, 1, %c / 64, 64), -1) * %w_bias, -2), -1, %n)")},
       {"4 bits, a matrix with scales beside it",
        quantised("reshape(sum(reshape(reshape(f%w, %n, %c / 64, 64) * s%w[..., None] + b%w[..., "
                  "None], %n, %c) * "
