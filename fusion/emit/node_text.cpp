@@ -301,18 +301,27 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
 }
 
 // Finds values that end only in 16-bit stores or casts, through operations that do not amplify a
-// relative error: they may use a cheaper method under Accuracy::storage (numerics.md).
+// relative error: they may use a cheaper method under Accuracy::storage (numerics.md). So may a
+// value of f32, unless each operation rounds, which then is what unfused execution gives.
 void NodeText::find_narrow() {
   narrow_.assign(graph_.nodes.size(), true);
+  for (const NodeId output : graph_.outputs) {
+    narrow_[output] = is_narrow_float(graph_.nodes[output].dtype);
+  }
   const std::vector<bool> signs = never_negative(graph_);
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
     const TypedNode& node = graph_.nodes[id];
     const bool rounds_here = is_narrow_float(node.dtype) && node.op == Op::cast;
     const bool passes =
-        narrow_[id] && is_narrow_float(node.dtype) && keeps_relative_error(node, signs);
+        narrow_[id] && may_be_narrow(node.dtype) && keeps_relative_error(node, signs);
     if (rounds_here || passes) continue;
     for (const NodeId operand : node.inputs()) narrow_[operand] = false;
   }
+}
+
+bool NodeText::may_be_narrow(DType dtype) const {
+  return dtype == DType::f16 || dtype == DType::bf16 ||
+         (dtype == DType::f32 && graph_.rounding == Rounding::once);
 }
 
 // Finds exponentials in 16 bits that only sums take, where one term is 1 and none is more. On an
@@ -395,8 +404,7 @@ std::string_view NodeText::qualifier(const TypedNode& node) const {
     case Accuracy::storage: break;
   }
   const auto id = static_cast<std::size_t>(&node - graph_.nodes.data());
-  const DType dtype = node.dtype;
-  return narrow_[id] && (dtype == DType::f16 || dtype == DType::bf16) ? "narrow::" : "";
+  return narrow_[id] && may_be_narrow(node.dtype) ? "narrow::" : "";
 }
 
 }  // namespace kiln::fusion

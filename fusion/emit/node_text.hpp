@@ -64,6 +64,7 @@ class NodeText {
 
  private:
   void find_narrow();
+  bool may_be_narrow(DType dtype) const;
   void find_terms();
   void find_loose();
   void find_storage();

@@ -109,6 +109,17 @@ TEST(Emit, DoesNotUseACheapMethodWhereADifferenceWouldAmplifyItsError) {
   EXPECT_TRUE(contains(emit_text("exp(x) * y", DType::bf16), "narrow::exp"));
 }
 
+TEST(Emit, UsesACheapMethodForValuesOfF32ThatOnlyACastTo16BitsTakes) {
+  EXPECT_TRUE(contains(emit_text("f16(tanh(x / 30) * 30)", DType::f32), "narrow::tanh"));
+  EXPECT_TRUE(contains(emit_text("f32(exp(x)) * y", DType::bf16), " = exp(in0)"))
+      << "stored in 32 bits";
+  EXPECT_TRUE(contains(emit_text("f16(exp(x)), exp(x) * y", DType::f32), " = exp(in0)"));
+  EXPECT_TRUE(contains(
+      emit_text("bf16(exp(x))", DType::f32, Backend::amd, Accuracy::storage, Rounding::each),
+      " exp(in0)"))
+      << "rounded to f32 first";
+}
+
 TEST(Emit, RoundsAfterEachOperationWhenAsked) {
   const Emitted each =
       emit_text("x * y + x", DType::bf16, Backend::amd, Accuracy::storage, Rounding::each);
