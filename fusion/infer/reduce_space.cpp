@@ -38,6 +38,33 @@ std::array<TypedNode, 2> only_position(const TypedNode& node) {
   return {no, zero};
 }
 
+// `before` is how many reductions are on the longest way to each node.
+void find_read_again(const TypedGraph& graph, std::span<const Dims> shapes, ReduceSpace& space,
+                     const std::vector<int>& before) {
+  constexpr int kNone = -1;
+  constexpr int kSeveral = -2;
+  std::vector<int> pass(graph.nodes.size(), kNone);  // in which a node is needed
+  const auto need = [&](NodeId id, int in) {
+    pass[id] = pass[id] == kNone || pass[id] == in ? in : kSeveral;
+  };
+  for (const NodeId output : graph.outputs) {
+    if (!is_row_invariant(shapes[output], space)) need(output, space.passes - 1);
+  }
+  std::vector<bool> again(graph.arguments.size(), false);
+  for (NodeId id = static_cast<NodeId>(graph.nodes.size()); id-- > 0;) {
+    const TypedNode& node = graph.nodes[id];
+    if (is_reduction(node.op)) {
+      need(node.operands[0], before[id] - 1);
+    } else if (pass[id] != kNone && !is_row_invariant(shapes[id], space)) {
+      for (const NodeId operand : node.inputs()) need(operand, pass[id]);
+    }
+    if (node.op == Op::input && pass[id] == kSeveral) again[node.payload] = true;
+  }
+  for (std::size_t i = 0; i < again.size(); ++i) {
+    if (!graph.arguments[i].scalar) space.read_again.push_back(again[i]);
+  }
+}
+
 void find_passes(const TypedGraph& graph, std::span<const Dims> shapes, ReduceSpace& space) {
   std::vector<int> before(graph.nodes.size(), 0);     // reductions on the longest way to a node
   std::vector<int> trees(graph.nodes.size() + 1, 0);  // of each pass
@@ -55,6 +82,7 @@ void find_passes(const TypedGraph& graph, std::span<const Dims> shapes, ReduceSp
     if (!is_row_invariant(shapes[output], space)) last = std::max(last, before[output]);
   }
   space.passes = last + 1;
+  find_read_again(graph, shapes, space, before);
 }
 
 }  // namespace

@@ -18,12 +18,13 @@ namespace kiln::fusion {
 struct ReduceSpace {
   Dims shape;
   std::vector<bool> reduced;
-  std::string conflict;     ///< why one kernel cannot compute the graph; else empty
-  int reductions = 0;       ///< in the graph
-  int passes = 1;           ///< over the elements of a row: until the last reduction is known, and
-                            ///< one that stores what depends on reductions
-  int trees = 0;            ///< sums and products of floats in the pass with most of them
-  std::int64_t splits = 1;  ///< parts of each row, with a result for each: a split reduction
+  std::string conflict;  ///< why one kernel cannot compute the graph; else empty
+  int reductions = 0;    ///< in the graph
+  int passes = 1;        ///< over the elements of a row: until the last reduction is known, and
+                         ///< one that stores what depends on reductions
+  int trees = 0;         ///< sums and products of floats in the pass with most of them
+  std::vector<bool> read_again = {};  ///< of each array argument, whether several passes read it
+  std::int64_t splits = 1;    ///< parts of each row, with a result for each: a split reduction
   bool gives_places = false;  ///< a reduction gives where in a row an element is
   Dims row_shape() const;     ///< `shape` with size one along the reduced axes
   Dims split_shape() const;   ///< the results': row_shape() with `splits` along one axis

@@ -117,9 +117,12 @@ struct RowSchedule {
   int sets = 0;            ///< GPUs: accumulators of a thread for each lane of its vectors, where
                            ///< rows are added up by their tree (preamble/tree.h); 0: elsewhere
   int rows = 1;            ///< per block
-  int columns = 0;      ///< side by side in a block, in vectors; 0: the innermost axis is reduced
-  int joined = 1;       ///< neighbouring columns that are one row, a power of two: the innermost
-                        ///< axis is reduced too, but shorter than what threads read side by side
+  int columns = 0;  ///< side by side in a block, in vectors; 0: the innermost axis is reduced
+  int joined = 1;   ///< neighbouring columns that are one row, a power of two: the innermost
+                    ///< axis is reduced too, but shorter than what threads read side by side
+  int groups = 1;   ///< GPUs: of residues that a thread of a column that keeps nothing adds up one
+                    ///< after the other, at most (preamble/columns.h), a power of two
+  int min_blocks = 0;   ///< columns: that a multiprocessor must have room for; 0: no such demand
   bool ragged = false;  ///< CPU: the last vector of a row has fewer lanes
   bool split = false;   ///< split reduction: each row is cut into Layout::splits
   ColumnChunks chunks = ColumnChunks::one;  ///< GPU: of the tree of columns (preamble/tree.h)

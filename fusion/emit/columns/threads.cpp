@@ -29,8 +29,7 @@ int ReductionEmitter::kept_residues() const {
 void ReductionEmitter::declare_column_tree(std::size_t id) {
   const bool kept = rows_.vectors != 0;
   const int beside = kept ? 1 : rows_.batch;
-  const int groups =
-      kept ? kept_residues() : kMostResidues / (rows_.threads * rows_.joined * rows_.batch);
+  const int groups = kept ? kept_residues() : rows_.groups;
   const std::string_view combiner = info(graph_.nodes[id].op).combiner;
   const std::string type = partial_type(graph_.nodes[id]);
   out_.line(2, "ColumnTree<{}, {}, {}, {}, {}> {}_tree;", combiner, type, schedule_.width, beside,

@@ -230,7 +230,8 @@ int ReductionEmitter::dense_blocks() const {
   const bool stores = std::ranges::any_of(operands_, [](const OperandText& operand) {
     return operand.output && !operand.row_invariant;
   });
-  if (rows_.columns != 0 || rows_.vectors < kMany || !stores || is_shifted()) return 0;
+  if (rows_.columns != 0) return rows_.min_blocks;
+  if (rows_.vectors < kMany || !stores || is_shifted()) return 0;
   if (rows_.vectors == kMany && rows_.block() > kFewThreads && schedule_.width < kWide) return 0;
   int bytes = 0;
   for (std::size_t i = 0; i < operands_.size(); ++i) {

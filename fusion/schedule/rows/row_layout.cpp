@@ -23,16 +23,6 @@ namespace {
 constexpr int kMostColumnVector = 8;
 constexpr std::int64_t kHostColumns = 1024;
 
-// A thread that reads columns once has the sums of some 14 groups of residues for each tree: two
-// trees of 8 lanes are more than its registers, and go to memory. An H100 runs two sums of 77 rows
-// of bf16 at 0.02 of a copy with 8 lanes.
-int most_lanes_of_column(int trees) {
-  constexpr int kMostSums = 12;  // of a lane set of each tree
-  int lanes = kMostColumnVector;
-  while (lanes > 2 && trees > 1 && trees * lanes > kMostSums) lanes /= 2;
-  return lanes;
-}
-
 // For short rows, and few columns, the CPU adds no more elements side by side than there are.
 constexpr int kLeastLanes = 8;
 
@@ -54,10 +44,10 @@ std::int64_t product(std::span<const Axis> axes) {
 
 int element_bytes(const Operand& operand) { return std::max(1, bits(operand.dtype) / 8); }
 
-// Elements in a vector of the narrowest operand. Row-invariant operands have one register for each
-// row, not for each element.
+// Elements in a vector of the narrowest operand. Of a row, row-invariant operands have one
+// register, not one for each element; of columns they have vectors too, which are stored once.
 int full_width(const Axis& inner, std::span<const Operand> operands,
-               const ScratchVector<bool>* row_invariant, Backend backend) {
+               const ScratchVector<bool>& row_invariant, bool by_columns, Backend backend) {
   if (const int most = row_model(backend).lanes; most != 0) {
     return std::min(most, std::max(kLeastLanes, power_of_two_from(inner.size)));
   }
@@ -65,7 +55,7 @@ int full_width(const Axis& inner, std::span<const Operand> operands,
   int widest = 1;
   int stored = 1;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (row_invariant != nullptr && (*row_invariant)[i]) continue;
+    if (row_invariant[i] && (!by_columns || operands[i].output)) continue;
     widest = std::max(widest, element_bytes(operands[i]));
     if (operands[i].output) stored = std::max(stored, element_bytes(operands[i]));
     if (inner.strides[i] != 1) continue;
@@ -342,13 +332,11 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
   schedule.rank = static_cast<int>(axes.size());
   const bool gpu = backend != Backend::host;
   int& width = schedule.width;
-  width = full_width(innermost, operands, by_columns ? nullptr : &row_invariant, backend);
+  width = full_width(innermost, operands, row_invariant, by_columns, backend);
   if (by_columns) {
     const int host =
         std::max(kLeastLanes, power_of_two_from(std::min(innermost.size, kHostColumns)));
-    const bool loops = space.passes == 1 && space.splits == 1;
-    const int most = loops ? most_lanes_of_column(space.trees) : kMostColumnVector;
-    width = gpu ? std::min(width, most) : host;
+    width = gpu ? std::min(width, kMostColumnVector) : host;
   }
   // No vector reaches beyond an end.
   if (innermost.bounded) width = gpu ? 1 : std::min(width, by_columns ? width : kLeastLanes);
@@ -362,35 +350,69 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
     if (!has_ends && innermost.size % width == 0) break;
     width /= 2;
   }
-  // Of unaligned rows, those that happen to be aligned have the most vectors.
-  const std::int64_t across = (innermost.size + (rows.phase < 0 ? width - 1 : 0)) / width;
-  const std::int64_t fewest = rows.phase < 0 ? across : (innermost.size - (width - 1)) / width;
-  rows.ragged = !gpu && !by_columns && (innermost.size % width != 0 || innermost.bounded);
-  VectorBytes bytes;
   const auto is_weight = [&](std::size_t i) {
     const auto reduced = static_cast<std::size_t>(rows.axes) + (by_columns ? 1 : 0);
     const std::span elsewhere = std::span(axes).first(axes.size() - reduced);
     return layout.rows > 1 && is_one_element(elsewhere, i) && !operands[i].indexed.exists();
   };
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (row_invariant[i] || operands[i].output || has_runs(i)) continue;
-    bytes.bf16 = bytes.bf16 || (operands[i].dtype == DType::bf16 && !is_weight(i));
-    const bool repeats = innermost.strides[i] == 0;  // the same register for all lanes
-    (is_weight(i) ? bytes.weights : bytes.rows) +=
-        repeats ? 4 : schedule.width * element_bytes(operands[i]);
+  ColumnSpace columns;
+  if (by_columns) {
+    layout.vectors = layout.reduced / rows.joined;
+    columns.length = layout.vectors / layout.splits;
+    // Where the kernel alone knows the length, or has a part of it, threads keep nothing.
+    const bool again = space.read_again.empty() || std::ranges::count(space.read_again, true) != 0;
+    columns.keeps = !any_length && !rows.split;
+    columns.passes = columns.keeps && again ? space.passes : 1;
+    columns.reductions = space.reductions;
+    columns.trees = rows.split ? 0 : space.trees;
   }
+  // Where threads of columns are short of registers, what one pass reads is not kept for others.
+  bool keeps_all = true;
+  const auto is_read_once = [&](std::size_t i) {
+    return !keeps_all && i < space.read_again.size() && !space.read_again[i];
+  };
+  const auto bytes_of_vector = [&] {
+    VectorBytes bytes;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (row_invariant[i] || operands[i].output || has_runs(i)) continue;
+      bytes.bf16 = bytes.bf16 || (operands[i].dtype == DType::bf16 && !is_weight(i));
+      const bool repeats = innermost.strides[i] == 0;  // the same register for all lanes
+      int& sum = is_read_once(i) ? bytes.once : is_weight(i) ? bytes.weights : bytes.rows;
+      sum += repeats ? 4 : schedule.width * element_bytes(operands[i]);
+    }
+    return bytes;
+  };
+  VectorBytes bytes = bytes_of_vector();
+  if (by_columns) {
+    const auto set_width = [&] {
+      columns.width = width;
+      columns.vector_bytes = width * element_bytes(operands[leading]);
+      columns.across = (innermost.size + width - 1) / width;
+      columns.count =
+          layout.rows / std::max<std::int64_t>(1, innermost.size) * columns.across * layout.splits;
+      bytes = bytes_of_vector();
+    };
+    set_width();
+    if (gpu && columns.passes > 1 && !keeps_columns(columns, rows.joined, bytes, backend)) {
+      keeps_all = false;
+      set_width();
+    }
+    while (gpu && width > 2 && !has_room_for_columns(columns, rows.joined, bytes, backend)) {
+      width /= 2;
+      set_width();
+    }
+  }
+  // Of unaligned rows, those that happen to be aligned have the most vectors.
+  const std::int64_t across = (innermost.size + (rows.phase < 0 ? width - 1 : 0)) / width;
+  const std::int64_t fewest = rows.phase < 0 ? across : (innermost.size - (width - 1)) / width;
+  rows.ragged = !gpu && !by_columns && (innermost.size % width != 0 || innermost.bounded);
   bool stores = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     stores = stores || (operands[i].output && !row_invariant[i]);
   }
   std::int64_t units = layout.rows * layout.splits;
   if (by_columns) {
-    layout.vectors = layout.reduced / rows.joined;
-    const std::int64_t others = layout.rows / std::max<std::int64_t>(1, innermost.size);
-    // Where the kernel alone knows the length, or has a part of it, threads keep nothing.
-    const int passes = any_length || rows.split ? 1 : space.passes;
-    map_columns(rows, layout.vectors / layout.splits, across, others * across * layout.splits,
-                passes, width, width * element_bytes(operands[leading]), bytes, backend);
+    map_columns(rows, columns, bytes, backend);
     if (gpu && !rows.split && layout.reduced > kTreeChunk) {
       const bool few = layout.reduced <= std::int64_t{kTreeChunk} * rows.threads;
       rows.chunks = few ? ColumnChunks::one_per_thread : ColumnChunks::many;
@@ -398,7 +420,7 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
       if (any_length) rows.rows = 1;
     }
     layout.column_strips = (across + rows.columns - 1) / rows.columns;
-    units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.splits;
+    units = layout.rows == 0 ? 0 : columns.count / columns.across * layout.column_strips;
   } else {
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
     RowFeatures usable =
@@ -413,6 +435,15 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
 
   choose_registers(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, width,
                    bounds.empty() ? device : RowFeatures(), backend);
+  // Of columns that take few registers a multiprocessor has room for two such blocks.
+  constexpr int kBlock = 512;
+  constexpr int kLanes = 4;
+  constexpr int kFewBytes = 128;
+  if (by_columns && backend == Backend::nvidia && columns.passes > 1 && rows.vectors != 0 &&
+      rows.block() == kBlock && width <= kLanes &&
+      rows.vectors * on_chip_bytes(bytes) <= kFewBytes) {
+    rows.min_blocks = 2;
+  }
   if (any_length) {
     rows.vectors = 0;
     rows.full_vectors = 0;
@@ -434,7 +465,7 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
     operand.indexing = operands[i].indexed.exists() ? Indexing::row : Indexing::none;
     layout.indexed.push_back(operands[i].indexed);
     operand.in_registers = gpu && !row_invariant[i] && !has_runs(i) && rows.vectors != 0 &&
-                           (room || bytes.rows == 0 || !is_weight(i));
+                           !is_read_once(i) && (room || bytes.rows == 0 || !is_weight(i));
     operand.access = by_columns    ? access_of(axes, i)
                      : has_runs(i) ? Access::runs
                                    : row_access(axes, i, row_invariant[i]);

@@ -29,13 +29,17 @@ namespace {
 // elements side by side, enough to hide the latency of an addition whatever the width of its
 // vectors, and keeps computed values of up to 512 times as many, which its caches hold: room for 64
 // times as many or for 512, so that one kernel does for all of them.
+//
+// Sums of columns leave registers for loads in flight: a sum of squares of 4,096 rows of bf16 goes
+// from 0.73 of a copy with 56 numbers of sums in a thread to 0.92 with 48. AMD GPUs have more
+// registers.
 constexpr RowModel kModels[] = {
-    /* amd    */ {32, 16, 256, 0, 4, 512, 512, 16, 256, 128 << 10, 1 << 29, 0, 512, 0, 128, 4, 128,
-                  0, 1 << 18},
+    /* amd    */ {32,      16, 256, 0, 4,   512, 512, 16, 256,     128 << 10,
+                  1 << 29, 0,  512, 0, 128, 4,   128, 0,  1 << 18, 112},
     /* nvidia */
-    {32, 16, 256, 4 << 10, 4, 512, 512, 16, 256, 128 << 10, 32 << 10, 60 << 10, 1024, 64 << 10, 128,
-     4, 128, 0, 1 << 18},
-    /* host   */ {0, 0, 1, 0, 1, 1, 1, 512, 0, 0, 0, 0, 1, 0, 0, 1, 0, 256, 0},
+    {32,       16,       256,  4 << 10,  4,   512, 512, 16, 256,     128 << 10,
+     32 << 10, 60 << 10, 1024, 64 << 10, 128, 4,   128, 0,  1 << 18, 48},
+    /* host   */ {0, 0, 1, 0, 1, 1, 1, 512, 0, 0, 0, 0, 1, 0, 0, 1, 0, 256, 0, 0},
 };
 
 // The largest cluster that all devices with clusters support.
@@ -90,14 +94,137 @@ int threads_in_tree(std::int64_t bytes, bool unaligned, bool has_weights, const 
 // more.
 int most_kept(int width) { return width <= 2 ? 64 / width : 8; }
 
-// The columns side by side that a block keeps, in vectors, if `threads` share each; 0: too many
-// threads, or too narrow a strip.
-int strip_kept(int threads, int across, int vector_bytes, const RowModel& model) {
-  constexpr int kLine = 128;
-  const int line = std::max(1, kLine / vector_bytes);
+// Vectors whose loads a thread has in flight where it keeps none.
+int batch_of(const VectorBytes& bytes, const RowModel& model) {
+  const int all = std::max(1, bytes.rows + bytes.weights + bytes.once);
+  return power_of_two_to(std::min(model.batch, model.batch_bytes / all));
+}
+
+constexpr int kLineBytes = 128;
+constexpr int kLine = 8;  // vectors of 16 bytes
+
+// As many threads for each column as fill the device, if a block has `strip` vectors of columns
+// side by side. Each has at least a batch to read.
+int threads_that_fill(const ColumnSpace& space, int strip, const RowModel& model) {
+  const int most =
+      std::min(model.max_threads / strip, power_of_two_from(space.length / model.batch));
+  return std::clamp(power_of_two_to(model.threads / std::max<std::int64_t>(space.count, 1)), 1,
+                    most);
+}
+
+// The residues of a column, or of its first chunk, whose elements threads add up.
+int residues_of_column(std::int64_t length, int joined) {
+  const std::int64_t elements = std::min<std::int64_t>(length * joined, kTreeChunk);
+  const int visited = elements <= 2 * kLeastResidues ? std::max(1, power_of_two_from(elements) / 2)
+                                                     : residues_of(elements);
+  return std::max(1, visited / joined);
+}
+
+// How many groups of residues a thread of a column that is not kept adds up one after the other.
+int groups_of(const ColumnSpace& space, int threads, int joined, int batch) {
+  return std::max(1, residues_of_column(space.length, joined) / (threads * batch));
+}
+
+// Numbers that a thread has of its sums: of `beside` residues side by side, and of one group of
+// residues of each size (preamble/columns.h).
+int sums_of(const ColumnSpace& space, int beside, int groups) {
+  return space.trees * space.width * (beside + std::countr_zero(static_cast<unsigned>(groups)));
+}
+
+constexpr int kLeastElements = 8;  // of a thread, which combines its sums with others in the end
+
+// How many threads keep a column, and the columns side by side that a block keeps, in vectors. A
+// strip of 0: too many threads, or too narrow a strip.
+struct KeptColumns {
+  int threads = 0;
+  int strip = 0;
+  int each = 0;  ///< vectors of a thread, at most
+};
+
+// Of columns that several passes read, up to `most_bytes` in a thread.
+KeptColumns kept_columns(const ColumnSpace& space, int joined, int bytes, int most_bytes,
+                         int most_vectors, const RowModel& model) {
+  const int most_each = std::clamp(power_of_two_to(most_bytes / bytes), 1, most_vectors);
+  const int threads = power_of_two_from((space.length + most_each - 1) / most_each);
+  // No two threads have elements of one residue.
+  const std::int64_t elements = space.length * joined;
+  const bool whole = elements <= 2 * kLeastResidues ||
+                     threads * joined <= power_of_two_from(elements) / kTreeTerms;
+  if (threads_that_fill(space, kLine, model) > threads || threads > model.max_threads || !whole) {
+    return {};
+  }
+  const int few = power_of_two_from(space.across);
+  const int line = std::max(1, kLineBytes / space.vector_bytes);
   const int most = model.max_threads / threads;
-  const int strip = std::min({across, std::max(line, model.block / threads), most});
-  return strip == across || strip >= std::max(1, line / 2) ? strip : 0;
+  const int strip = std::min({few, std::max(line, model.block / threads), most});
+  return {threads, strip == few || strip >= std::max(1, line / 2) ? strip : 0,
+          static_cast<int>((space.length + threads - 1) / threads)};
+}
+
+// Of columns that one pass reads. Threads that have all of their loads in flight from the start
+// need few of them: so are short columns read over which a loop would have too many sums, or too
+// little in flight. An H100 runs two sums of 77 rows of bf16 at 0.23 of a copy with 112 numbers of
+// sums in a thread, and at 0.99 so.
+KeptColumns short_columns(const ColumnSpace& space, int joined, int bytes, int batch,
+                          const RowModel& model) {
+  constexpr int kMostBytes = 192;
+  constexpr int kLeastInFlight = 32;
+  const int fill = threads_that_fill(space, kLine, model);
+  const bool loops = batch * bytes >= kLeastInFlight &&
+                     sums_of(space, batch, groups_of(space, fill, joined, batch)) <= model.sums;
+  int threads = std::max(fill, power_of_two_to(space.length / kLeastElements));
+  const auto each = [&] { return (space.length + threads - 1) / threads; };
+  while (each() * bytes > kMostBytes && threads < model.max_threads) threads *= 2;
+  if (loops || space.trees == 0 || space.length * joined > 2 * kLeastResidues ||
+      threads > model.max_threads / kLine || each() > model.max_vectors) {
+    return {};
+  }
+  const int strip =
+      std::min(power_of_two_from(space.across), std::max(kLine, model.block / threads));
+  return {threads, strip, static_cast<int>(each())};
+}
+
+// What a thread keeps of columns in registers is as little as lets a multiprocessor have several
+// blocks: with more an H100 spills sums of two inputs of 1,024 rows, and goes from 0.57 of a copy
+// to 0.29; one input goes from 0.48 to 0.88 (norm and softmax of 320 rows). But one block that
+// keeps all is better than reading columns again: softmax of 2,048 rows of f32 goes from 0.50 to
+// 0.94, three statistics of 1,024 rows of f16 from 0.38 to 0.83.
+constexpr int kFewBytes = 128;
+
+KeptColumns columns_on_chip(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
+                            const RowModel& model) {
+  if (!space.keeps) return {};
+  const int bytes = std::max(1, on_chip_bytes(in_vector));
+  if (space.passes == 1) {
+    return short_columns(space, joined, bytes, batch_of(in_vector, model), model);
+  }
+  const KeptColumns kept =
+      kept_columns(space, joined, bytes, kFewBytes, most_kept(space.width), model);
+  if (kept.strip != 0) return kept;
+  return kept_columns(space, joined, bytes, model.register_bytes, model.max_vectors, model);
+}
+
+// Maps columns of which nothing is kept to threads: as many to each as fill the device, and more
+// where their sums take too many registers, as long as combining these costs less than they save.
+// Blocks have a cache line of columns, or half of one where there are few: softmax of 65,536 rows
+// of 4,096 bf16 goes from 0.26 of a copy to 0.39.
+void share_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes& in_vector,
+                   const RowModel& model) {
+  const bool few = 4 * space.count * threads_that_fill(space, kLine, model) < model.threads;
+  const int strip = few ? kLine / 2 : kLine;
+  const int batch = batch_of(in_vector, model);
+  const auto groups = [&] { return groups_of(space, rows.threads, rows.joined, batch); };
+  const std::int64_t most =
+      std::min<std::int64_t>({model.max_threads / strip, space.length / kLeastElements,
+                              residues_of_column(space.length, rows.joined) / batch});
+  rows.threads = threads_that_fill(space, strip, model);
+  while (2 * rows.threads <= most && sums_of(space, batch, groups()) > model.sums) {
+    rows.threads *= 2;
+  }
+  rows.groups = groups();
+  rows.columns =
+      std::min(power_of_two_from(space.across), std::max(strip, model.block / rows.threads));
+  rows.rows = std::max(1, model.block / (rows.columns * rows.threads));
 }
 
 }  // namespace
@@ -134,10 +261,9 @@ void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t leas
       rows.columns == 0 ? model.max_vectors : std::max(model.max_vectors, most_kept(width));
   const bool fits = !rows.split && each <= most && each * kept <= model.register_bytes &&
                     each * kept * threads <= model.on_chip_row;
-  const int all = std::max(1, bytes.rows + bytes.weights);
   rows.vectors = fits ? static_cast<int>(each) : 0;
   rows.full_vectors = fits ? static_cast<int>(least_vectors / rows.threads) : 0;
-  rows.batch = power_of_two_to(std::min(model.batch, model.batch_bytes / all));
+  rows.batch = batch_of(bytes, model);
   if (fits) rows.batch = std::min(rows.batch, rows.vectors);
   const bool wide = width >= 8 || rows.cluster_blocks > 1;
   const std::int64_t in_block = vectors * kept / rows.cluster_blocks;
@@ -219,36 +345,54 @@ void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vect
   rows.rows = block / rows.threads;
 }
 
-void map_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, std::int64_t count,
-                 int passes, int width, int vector_bytes, const VectorBytes& in_vector,
+void map_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes& in_vector,
                  Backend backend) {
-  constexpr int kLine = 8;  // 16-byte vectors
-  // With more in registers an H100 spills: sums of two inputs of 1,024 rows fall from 0.57 of a
-  // copy to 0.29. One input goes from 0.48 to 0.88 (norm and softmax of 320 rows).
-  constexpr int kKeptBytes = 128;
-  const RowModel& model = row_model(backend);
   if (backend == Backend::host) {
     rows.columns = 1;
     return;
   }
-  const int most = model.max_threads / kLine;
-  rows.threads = std::clamp(power_of_two_to(model.threads / std::max<std::int64_t>(count, 1)), 1,
-                            std::min(most, power_of_two_from(length / model.batch)));
-  const int few = power_of_two_from(across);
-  const int bytes = std::max(1, on_chip_bytes(in_vector));
-  const int each = std::clamp(power_of_two_to(kKeptBytes / bytes), 1, most_kept(width));
-  const int keeping = power_of_two_from((length + each - 1) / each);
-  // No two threads have elements of one residue.
-  const std::int64_t elements = length * rows.joined;
-  const bool whole = elements <= 2 * kLeastResidues ||
-                     keeping * rows.joined <= power_of_two_from(elements) / kTreeTerms;
-  const int strip = passes > 1 && rows.threads <= keeping && keeping <= model.max_threads && whole
-                        ? strip_kept(keeping, few, vector_bytes, model)
-                        : 0;
-  if (strip != 0) rows.threads = keeping;
-  const int side_by_side = std::max(kLine, model.block / rows.threads);
-  rows.columns = strip != 0 ? strip : std::min(few, side_by_side);
+  const RowModel& model = row_model(backend);
+  const KeptColumns kept = columns_on_chip(space, rows.joined, in_vector, model);
+  if (kept.strip == 0) return share_columns(rows, space, in_vector, model);
+  rows.threads = kept.threads;
+  rows.columns = kept.strip;
   rows.rows = std::max(1, model.block / (rows.columns * rows.threads));
+}
+
+bool keeps_columns(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
+                   Backend backend) {
+  const int bytes = std::max(1, on_chip_bytes(in_vector));
+  return space.passes > 1 &&
+         kept_columns(space, joined, bytes, kFewBytes, most_kept(space.width), row_model(backend))
+                 .strip != 0;
+}
+
+bool has_room_for_columns(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
+                          Backend backend) {
+  constexpr int kFewLanes = 4;
+  constexpr int kManyRegisters = 32;
+  constexpr int kMostRegisters = 52;
+  const RowModel& model = row_model(backend);
+  const KeptColumns kept = columns_on_chip(space, joined, in_vector, model);
+  if (kept.strip == 0) {
+    RowSchedule rows;
+    rows.joined = joined;
+    share_columns(rows, space, in_vector, model);
+    const int wide = model.sums + model.sums / 3;  // more in one access is worth some
+    return sums_of(space, batch_of(in_vector, model), rows.groups) <= wide;
+  }
+  // Blocks that load, compute and store in turn need others beside them, of 512 threads two with 64
+  // registers each. Quotients by the largest of 1,024 rows of bf16 go from 0.61 of a copy to 0.89
+  // so, and to 0.78 with eight lanes, which spill.
+  const int registers = kept.each * on_chip_bytes(in_vector) / 4;
+  const bool crowded = registers == kManyRegisters ||
+                       (registers < kManyRegisters &&
+                        registers + 2 * space.width * space.reductions > kMostRegisters);
+  const bool narrows = space.passes == 1
+                           ? kept.each < kLeastElements
+                           : kept.threads * kept.strip == model.max_threads && crowded;
+  return !(narrows && space.width > kFewLanes) &&
+         sums_of(space, 1, power_of_two_from(kept.each)) <= model.sums;
 }
 
 }  // namespace kiln::fusion

@@ -32,6 +32,7 @@ struct RowModel {
   int batch_bytes;   ///< of those vectors
   int lanes;         ///< elements side by side of a work item on the CPU; 0: a vector's
   std::int64_t threads;  ///< that columns should be mapped to
+  int sums;  ///< numbers that a thread of a column may have of its sums (preamble/columns.h)
 };
 
 const RowModel& row_model(Backend backend);
@@ -50,6 +51,7 @@ struct RowFeatures {
 struct VectorBytes {
   int rows = 0;
   int weights = 0;
+  int once = 0;       ///< columns: inputs of either kind that only one of several passes reads
   bool bf16 = false;  ///< some of the rows are
 };
 
@@ -68,15 +70,34 @@ void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vect
              int least, int most, int reductions, bool stores, const RowFeatures& device,
              Backend backend);
 
-/// Maps columns of `length` elements, of which `across` vectors are side by side and `count` in
-/// all, to as many threads as fill the device; neighbours read whole cache lines together. Each
-/// thread has at least a batch to read. Where columns are read by more than one pass and a block
-/// can keep a strip of them that is as wide as a cache line, or half of one, so many threads share
-/// a column that they do, and no pass reads it again. `width` is the elements of a vector,
-/// `vector_bytes` a vector of the largest operand, `in_vector` one of each.
-void map_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, std::int64_t count,
-                 int passes, int width, int vector_bytes, const VectorBytes& in_vector,
+/// Columns of a kernel, in vectors of neighbouring ones.
+struct ColumnSpace {
+  std::int64_t length = 0;  ///< elements of each, or of each of its parts
+  std::int64_t across = 0;  ///< vectors side by side
+  std::int64_t count = 0;   ///< vectors in all
+  int passes = 1;           ///< that read columns
+  int reductions = 0;
+  int trees = 0;         ///< sums and products of floats in the pass with most of them
+  int width = 1;         ///< elements of a vector
+  int vector_bytes = 0;  ///< of a vector of the largest operand
+  bool keeps = true;     ///< threads may keep them in registers
+};
+
+/// Maps columns to as many threads as fill the device; neighbours read whole cache lines together.
+/// Where columns are read by more than one pass and a block can keep a strip of them that is as
+/// wide as a cache line, or half of one, so many threads share a column that they do, and no pass
+/// reads it again. `in_vector` is a vector of each operand.
+void map_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes& in_vector,
                  Backend backend);
+
+/// Whether the threads of a GPU keep columns that several passes read, and several blocks of them
+/// are on a multiprocessor.
+bool keeps_columns(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
+                   Backend backend);
+
+/// Whether the threads of a GPU have registers for so many columns in a vector.
+bool has_room_for_columns(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
+                          Backend backend);
 
 /// Decides how many of its vectors a thread keeps on chip, and how many loads of others it has in
 /// flight.

@@ -89,7 +89,7 @@ const Growing kGrowing[] = {
      [](std::int64_t n, DType dtype, Backend backend) {
        return plan_of_rows({n, 4096}, 0, true, dtype, backend);
      },
-     42, 1},
+     50, 1},
     {"sums of more columns",
      [](std::int64_t n, DType dtype, Backend backend) {
        return plan_of_rows({kOthers, n}, 0, true, dtype, backend);

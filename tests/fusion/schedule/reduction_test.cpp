@@ -7,6 +7,7 @@
 #include "fusion/emit/rows/rows.hpp"
 #include "fusion/graph/reduction_calls.hpp"
 #include "fusion/infer/infer.hpp"
+#include "fusion/infer/reduce_space.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "fusion/reference/arrays.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
@@ -273,12 +274,60 @@ TEST(ColumnLayout, ReadsNeighbouringColumnsTogether) {
   EXPECT_EQ(many.schedule.reduction.columns, 128);
   const Layout narrow = columns_of({1 << 20, 3}, DType::f32, Backend::amd);
   EXPECT_EQ(narrow.schedule.reduction.columns, 4);
-  EXPECT_EQ(narrow.schedule.reduction.threads, 64);
+  EXPECT_EQ(narrow.schedule.reduction.threads, 128);
+  const Layout fewer = columns_of({65536, 4096}, DType::bf16, Backend::nvidia);
+  EXPECT_EQ(fewer.schedule.reduction.columns, 4) << "half a line, so that there are more blocks";
+  EXPECT_EQ(fewer.schedule.reduction.threads, 128);
   const Layout brief = columns_of({4, 256}, DType::f32, Backend::nvidia);
   EXPECT_EQ(brief.schedule.reduction.vectors, 4) << "kept in registers";
   EXPECT_EQ(brief.schedule.reduction.threads, 1);
   EXPECT_EQ(columns_of({1000, 4096}, DType::f32, Backend::host).work_items, 4u);
   EXPECT_EQ(columns_of({1000, 60}, DType::f32, Backend::host).schedule.width, 64);
+}
+
+// A thread's sums, of a batch of residues and of one group of each size, leave registers for loads.
+TEST(ColumnLayout, HasFewSumsInAThread) {
+  const auto of = [](std::int64_t length, int trees, Backend backend) {
+    ReduceSpace space{{4096, length, 768}, {false, true, false}, {}};
+    space.reductions = trees;
+    space.trees = trees;
+    std::vector<Operand> operands(2);
+    operands[0] = {DType::bf16, false, {length * 768, 768, 1}, 0};
+    operands[1] = {DType::bf16, true, {768, 0, 1}, 0};
+    return plan_rows(space, space.shape, operands, {false, true}, false, backend).schedule;
+  };
+  const Schedule one = of(64, 1, Backend::amd);
+  EXPECT_EQ(one.reduction.threads, 1);
+  EXPECT_EQ(one.reduction.groups, 8);
+  EXPECT_EQ(one.reduction.vectors, 0);
+  const Schedule two = of(77, 2, Backend::nvidia);
+  EXPECT_EQ(two.width, 4);
+  EXPECT_EQ(two.reduction.threads, 8);
+  EXPECT_EQ(two.reduction.vectors, 10) << "all loads are in flight at once";
+  const Schedule longer = of(4096, 1, Backend::nvidia);
+  EXPECT_EQ(longer.width, 8);
+  EXPECT_EQ(longer.reduction.threads, 64);
+  EXPECT_EQ(longer.reduction.groups, 4);
+  const Schedule three = of(4096, 3, Backend::nvidia);
+  EXPECT_LT(three.width, longer.width);
+}
+
+// What one pass reads takes no registers between passes.
+TEST(ColumnLayout, KeepsWhatIsReadAgain) {
+  const TypedGraph graph = typed("x * rsqrt(mean(x * x, -2)) * g + r", DType::f32, 3);
+  const std::vector<Dims> own(3, {64, 512, 4096});
+  const ReduceSpace space = reduce_space(graph, infer_shapes(graph, own, "f"));
+  EXPECT_EQ(space.read_again, (std::vector<bool>{true, false, false}));
+  std::vector<Operand> operands(4);
+  for (Operand& operand : operands) operand = {DType::f32, false, {512 * 4096, 4096, 1}, 0};
+  operands[3].output = true;
+  const Schedule schedule =
+      plan_rows(space, space.shape, operands, std::vector<bool>(4, false), false, Backend::nvidia)
+          .schedule;
+  EXPECT_TRUE(schedule.operands[0].in_registers);
+  EXPECT_FALSE(schedule.operands[1].in_registers);
+  EXPECT_EQ(schedule.reduction.vectors, 8);
+  EXPECT_EQ(schedule.reduction.min_blocks, 2);
 }
 
 TEST(ReferenceOfReductions, KnowsTheDefinitions) {

@@ -54,6 +54,8 @@ TEST(ScheduleHash, TellsSchedulesOfOneKernelApart) {
       [](Schedule& s) { s.reduction.rows += 1; },
       [](Schedule& s) { s.reduction.columns += 1; },
       [](Schedule& s) { s.reduction.joined += 1; },
+      [](Schedule& s) { s.reduction.groups += 1; },
+      [](Schedule& s) { s.reduction.min_blocks += 1; },
       [](Schedule& s) { s.reduction.ragged = true; },
       [](Schedule& s) { s.reduction.split = true; },
       [](Schedule& s) { s.reduction.chunks = fusion::ColumnChunks::many; },
