@@ -28,6 +28,13 @@ struct Unusual {
 #else
   __device__ __forceinline__ bool found(const Divisor&) const { return false; }
 #endif
+  // Of a vector whose lanes have divisors of their own.
+  template <int Width>
+  __device__ __forceinline__ bool found(const Divisor (&by)[Width]) const {
+    bool any = false;
+    _Pragma("unroll") for (int i = 0; i < Width; ++i) any = any || found(by[i]);
+    return any;
+  }
 };
 KILN_FN Divisor divisor(f32 value) {
 #if KILN_NVIDIA

@@ -1,5 +1,5 @@
-// Quotients by one number for each row: what depends only on the divisor is computed once for all
-// of a thread's elements (preamble/quotients.h). passes.cpp computes other values.
+// Quotients by one number for each row or column: what depends only on the divisor is computed once
+// for all of a thread's elements (preamble/quotients.h). passes.cpp computes other values.
 #include <fmt/format.h>
 
 #include <set>
@@ -15,14 +15,14 @@ bool ReductionEmitter::is_shared_quotient(std::size_t id, int pass) const {
   const TypedNode& node = graph_.nodes[id];
   if (node.op != Op::div || compute_dtype(node.dtype) != DType::f32) return false;
   const NodeId by = node.operands[1];
-  return row_invariant_[by] && pass_[by] > 0 && !is_cached_for(id, pass);
+  return row_invariant_[by] && graph_.nodes[by].op != Op::constant && !is_cached_for(id, pass);
 }
 
 // The quotients of the last pass that share a divisor. Their lanes are computed again where a
 // dividend or the divisor is outside the range of the fast method.
 std::vector<std::size_t> ReductionEmitter::shared_quotients(int pass) const {
   std::vector<std::size_t> quotients;
-  if (is_host() || rows_.columns != 0 || accuracy_ == Accuracy::fast || pass != last_pass_ ||
+  if (is_host() || accuracy_ == Accuracy::fast || pass != last_pass_ ||
       !reductions_in(pass).empty()) {
     return quotients;
   }
@@ -37,7 +37,14 @@ void ReductionEmitter::prepare_divisors(int pass) {
   for (const std::size_t id : shared_quotients(pass)) {
     const NodeId by = graph_.nodes[id].operands[1];
     if (!prepared.insert(by).second) continue;
-    out_.line(2, "const Divisor {}_divisor = divisor({});", names_[by], values_[by]);
+    if (rows_.columns == 0) {
+      out_.line(2, "const Divisor {}_divisor = divisor({});", names_[by], values_[by]);
+      continue;
+    }
+    out_.line(2, "Divisor {}_divisor[{}];", names_[by], schedule_.width);
+    out_.line(2, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
+    out_.line(3, "{}_divisor[lane] = divisor({});", names_[by], values_[by]);
+    out_.line(2, "}}");
   }
 }
 
@@ -63,8 +70,8 @@ void ReductionEmitter::emit_lanes(int pass, int depth, std::string_view slot) {
 void ReductionEmitter::emit_fast_quotient(std::size_t id, int depth) {
   const TypedNode& node = graph_.nodes[id];
   const std::string quotient =
-      fmt::format("quotient({}, {}_divisor, {}_unusual)", values_[node.operands[0]],
-                  names_[node.operands[1]], names_[id]);
+      fmt::format("quotient({}, {}_divisor{}, {}_unusual)", values_[node.operands[0]],
+                  names_[node.operands[1]], rows_.columns == 0 ? "" : "[lane]", names_[id]);
   out_.line(depth, "const f32 {} = {};", names_[id], node_text_.rounded(node, quotient));
   values_[id] = names_[id];
 }
