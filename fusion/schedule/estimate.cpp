@@ -31,6 +31,18 @@ double operations_of(const TypedGraph& graph) {
   return total;
 }
 
+// The argument that each operand is, but for outputs, which come last.
+std::vector<std::size_t> argument_numbers(const TypedGraph& graph,
+                                          std::span<const Operand> operands) {
+  std::vector<std::size_t> result(operands.size(), 0);
+  std::size_t argument = 0;
+  for (std::size_t i = 0; i < operands.size() && !operands[i].output; ++i) {
+    while (graph.arguments[argument].scalar) ++argument;
+    result[i] = argument++;
+  }
+  return result;
+}
+
 // What a CPU's vectors do to read and to write an element, in operations: it has instructions for
 // f16 alone among the narrow types.
 struct Conversion {
@@ -54,14 +66,12 @@ class HostOperations {
  public:
   HostOperations(const TypedGraph& graph, std::span<const Operand> operands, const Layout& layout)
       : graph_(graph), operands_(operands), layout_(layout), kept_(graph.nodes.size(), false) {
+    const std::vector<std::size_t> arguments = argument_numbers(graph, operands);
     std::vector<bool> invariant(graph.arguments.size(), true);
-    std::size_t argument = 0;  // inputs come first among operands, in the order of arguments
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (operands[i].output || operands[i].iota) continue;
       const OperandSchedule& own = layout.schedule.operands[i];
-      if (argument < invariant.size()) {
-        invariant[argument++] = own.row_invariant || own.access == Access::scalar;
-      }
+      invariant[arguments[i]] = own.row_invariant || own.access == Access::scalar;
     }
     invariant_ = row_invariant_nodes(graph, invariant);
   }
@@ -112,18 +122,58 @@ class HostOperations {
   std::vector<bool> kept_;  // by an earlier pass
 };
 
-// How often a kernel reads what differs within rows: once if it keeps it, or stores nothing that
-// differs there, else again for what it stores. Caches are left out of account: all rows that are
-// in work at a time are larger.
-int reads_of(const Layout& layout, std::span<const Operand> operands) {
-  const RowSchedule& rows = layout.schedule.reduction;
-  const bool gpu = layout.schedule.backend != Backend::host;
-  if (!gpu || rows.axes == 0 || rows.vectors != 0 || layout.schedule.products.rows != 0) return 1;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].output && !layout.schedule.operands[i].row_invariant) return 2;
+// What the passes of a GPU's kernel that keeps nothing on chip do: each reads what it needs, and
+// computes it again. Of other kernels each operand is read once.
+class Passes {
+ public:
+  Passes(const TypedGraph& graph, std::span<const Operand> operands, const Layout& layout)
+      : reads_(operands.size(), 1), operations_(operations_of(graph)) {
+    const RowSchedule& rows = layout.schedule.reduction;
+    const bool gpu = layout.schedule.backend != Backend::host;
+    if (!gpu || rows.axes == 0 || rows.vectors != 0 || layout.schedule.products.rows != 0) return;
+    const std::vector<std::size_t> arguments = argument_numbers(graph, operands);
+    std::vector<bool> invariant(graph.arguments.size(), true);
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].output) continue;
+      invariant[arguments[i]] = layout.schedule.operands[i].row_invariant;
+    }
+    invariant = row_invariant_nodes(graph, invariant);
+    std::ranges::fill(reads_, 0);
+    operations_ = 0;
+    for (const std::vector<NodeId>& roots : pass_roots(graph, invariant)) {
+      const std::vector<bool> read = add_pass(graph, invariant, roots);
+      for (std::size_t i = 0; i < operands.size() && !operands[i].output; ++i) {
+        reads_[i] += read[arguments[i]] ? 1 : 0;
+      }
+    }
+    for (const TypedNode& node : graph.nodes) {
+      if (is_reduction(node.op)) operations_ += operations_of(node, graph);
+    }
   }
-  return 1;
-}
+
+  int reads(std::size_t operand) const { return std::max(1, reads_[operand]); }
+  double operations() const { return operations_; }
+
+ private:
+  // Returns which arguments the pass reads.
+  std::vector<bool> add_pass(const TypedGraph& graph, const std::vector<bool>& invariant,
+                             const std::vector<NodeId>& roots) {
+    std::vector<bool> read(graph.arguments.size(), false);
+    std::vector<bool> needed(graph.nodes.size(), false);
+    for (const NodeId root : roots) needed[root] = true;
+    for (std::size_t id = graph.nodes.size(); id-- > 0;) {
+      const TypedNode& node = graph.nodes[id];
+      if (!needed[id] || invariant[id]) continue;
+      if (node.op == Op::input) read[node.payload] = true;
+      operations_ += operations_of(node, graph);
+      for (const NodeId operand : node.inputs()) needed[operand] = true;
+    }
+    return read;
+  }
+
+  std::vector<int> reads_;
+  double operations_;
+};
 
 // The part of a copy's speed that the loads of a kernel's rows allow which are in flight at a time:
 // a thread of a multiprocessor that is full of them needs so many bytes.
@@ -151,7 +201,7 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
   auto elements = static_cast<double>(element_count(shape));
   // Products are over the depth, weighted sums over the values' elements.
   if (layout.schedule.attention.threads != 0) elements /= layout.schedule.attention.values.extent;
-  const int reads = reads_of(layout, operands);
+  const Passes passes(graph, operands, layout);
   double useful = 0;
   double moved = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -168,12 +218,12 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
     const bool again = !operands[i].output && !layout.schedule.operands[i].row_invariant &&
                        layout.schedule.operands[i].outer_axes != 0;
     useful += own;
-    moved += (far ? own * std::min(step, sector) / width : own) * (again ? reads : 1);
+    moved += (far ? own * std::min(step, sector) / width : own) * (again ? passes.reads(i) : 1);
   }
   Estimate result;
   const bool on_host = layout.schedule.backend == Backend::host;
   result.operations =
-      on_host ? HostOperations(graph, operands, layout).count() : operations_of(graph);
+      on_host ? HostOperations(graph, operands, layout).count() : passes.operations();
   if (useful == 0) return result;
   result.memory = moved / useful / in_flight(layout, operands);
   result.arithmetic = result.operations * elements / useful / balance_of(target);
