@@ -187,6 +187,9 @@ struct TreeThreads {
     kNear = kWaves == 1 ? kTogether : kFewest,
     kApart = kTogether / kNear,
     kLeft = Width > kApart ? Width / kApart : 1,  // partial results for those of other waves
+    kColumns = kTogether * kLeft,                 // all of a wave
+    kShared = kWaves < 16 ? 0 : kColumns / kWaves,
+    kPitch = kColumns + kShared,
   };
   KILN_MEMBER static u32 lane() { return threadIdx.x % kTogether; }
   KILN_MEMBER static u32 wave() { return threadIdx.x % Threads / kTogether; }
@@ -205,8 +208,10 @@ KILN_FN u32 threads_with_residues(Index count) {
 // Where waves leave what they have for others. All have to have read it before it is written again.
 template <int Bytes, int Threads, int Width>
 struct TreeSlots {
+  using Row = TreeThreads<Threads, Width>;
   enum : int {
-    kBytes = Threads <= kWave ? 16 : Threads * TreeThreads<Threads, Width>::kLeft * Bytes,
+    kResults = Row::kShared == 0 ? 0 : Row::kColumns,
+    kBytes = Threads <= kWave ? 16 : (Row::kWaves * Row::kPitch + kResults) * Bytes,
   };
   alignas(16) u8 byte[kBytes];
 };
@@ -353,18 +358,48 @@ struct RowTree {
     } else {
       constexpr int kLeft = Row::kLeft;
       combine_far<Reduction, kFar, Row::kNear, Width>(lanes);
-      T* const own = reinterpret_cast<T*>(slots.byte) + Row::lane() * kLeft;
-      KILN_UNROLL for (int i = 0; i < kLeft; ++i) {
-        own[Row::wave() * kLeft * kWave + i] = lanes.lane[i];
-      }
-      KILN_SYNCHRONIZE();
-      KILN_UNROLL for (int i = 0; i < kLeft; ++i) {
-        lanes.lane[i] = combine_apart<Reduction, Row::kWaves, kLeft * kWave>(own + i);
-      }
+      combine_waves(lanes, reinterpret_cast<T*>(slots.byte));
       combine_far<Reduction, Row::kNear / 2, 1, kLeft>(lanes);
     }
     constexpr int kKept = Width > Row::kTogether ? Width / Row::kTogether : 1;
     return combine_kept<Reduction, kFar, Width, kKept>(lanes);
+  }
+
+ private:
+  KILN_MEMBER static void combine_waves(Lanes<T, Width>& lanes, T* columns) {
+    constexpr int kLeft = Row::kLeft;
+    T* const own = columns + Row::wave() * Row::kPitch + Row::lane() * kLeft;
+    KILN_UNROLL for (int i = 0; i < kLeft; ++i) own[i] = lanes.lane[i];
+    KILN_SYNCHRONIZE();
+    if constexpr (Row::kShared == 0) {
+      const T* const column = columns + Row::lane() * kLeft;
+      KILN_UNROLL for (int i = 0; i < kLeft; ++i) {
+        lanes.lane[i] = combine_apart<Reduction, Row::kWaves, Row::kPitch>(column + i);
+      }
+    } else {
+      // Neighbouring lanes have neighbouring columns. As many waves as lanes have one are apart.
+      constexpr int kShared = Row::kShared;
+      constexpr int kLanes = Row::kTogether / kShared;
+      T* const results = columns + Row::kWaves * Row::kPitch;
+      const u32 number = Row::wave() * kShared + Row::lane() % kShared;
+      const T* const column = columns + number + Row::lane() / kShared * Row::kPitch;
+      const T part = combine_apart<Reduction, Row::kWaves / kLanes, kLanes * Row::kPitch>(column);
+      const T result = combine_lanes<Row::kTogether / 2, kShared>(part);
+      if (Row::lane() < kShared) results[number] = result;
+      KILN_SYNCHRONIZE();
+      KILN_UNROLL for (int i = 0; i < kLeft; ++i) {
+        lanes.lane[i] = results[Row::lane() * kLeft + i];
+      }
+    }
+  }
+  // Of lanes that differ in the bits of their numbers from `Mask` down to `End`.
+  template <int Mask, int End>
+  KILN_MEMBER static T combine_lanes(T value) {
+    if constexpr (Mask < End) {
+      return value;
+    } else {
+      return combine_lanes<Mask / 2, End>(Reduction::combine(value, exchange<Mask, false>(value)));
+    }
   }
 };
 

@@ -10,6 +10,6 @@ inline constexpr int kMostResidues = 4096;
 inline constexpr int kTreeTerms = 4;
 
 /// Rows of GPUs follow the tree up to this many elements.
-inline constexpr int kLongestTreeRow = 16384;
+inline constexpr int kLongestTreeRow = kTreeChunk;
 
 }  // namespace kiln::fusion

@@ -44,7 +44,11 @@ fusion::TypedGraph typed_graph(const Definition& definition,
 }
 
 TypedFunction typed_function(const Definition& definition, fusion::TypedGraph graph) {
-  return {definition.name, definition.expression, definition.options, std::move(graph)};
+  return {.name = definition.name,
+          .expression = definition.expression,
+          .options = definition.options,
+          .graph = std::move(graph),
+          .forced = definition.forced};
 }
 
 // ---- Shapes ------------------------------------------------------------------------------------

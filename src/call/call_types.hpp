@@ -10,6 +10,7 @@
 
 #include "fusion/graph/graph.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/schedule/rows/row_mapping.hpp"
 #include "kernel/array_type.hpp"
 #include "kiln/function.hpp"
 #include "kiln/specification.hpp"
@@ -21,7 +22,8 @@ struct Definition {
   std::string name;
   fusion::Graph graph;
   Options options;
-  std::string expression;  ///< in the text form
+  std::string expression;       ///< in the text form
+  fusion::ForcedRows forced{};  ///< of its reductions: for tests
 };
 
 /// What messages call a function and its operands. Refers to what it is made from.

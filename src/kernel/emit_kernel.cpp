@@ -59,8 +59,10 @@ struct Planning {
       return *std::move(products);
     }
     check_not_packed(function, operands);
+    fusion::RowFeatures features = target.rows;
+    features.forced = function.forced;
     return fusion::plan_rows(rows.space, shape, operands, rows.row_invariant,
-                             rows.space.gives_places, target.backend, target.rows, function.bounds);
+                             rows.space.gives_places, target.backend, features, function.bounds);
   }
 
   fusion::Layout operator()(const ScanForm& scan) const {

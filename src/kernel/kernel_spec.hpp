@@ -17,6 +17,7 @@
 #include "fusion/infer/reduce_space.hpp"
 #include "fusion/infer/scan_space.hpp"
 #include "fusion/schedule/layout.hpp"
+#include "fusion/schedule/rows/row_mapping.hpp"
 #include "kernel/array_type.hpp"
 #include "kiln/options.hpp"
 
@@ -30,6 +31,7 @@ struct TypedFunction {
   fusion::TypedGraph graph;
   std::int64_t splits = 1;  ///< parts of each row, with a result for each: a split reduction
   std::vector<fusion::AxisBound> bounds{};  ///< of each bound of the graph: of KernelSpec::shape
+  fusion::ForcedRows forced{};
 };
 
 /// Every element of the iteration space on its own.

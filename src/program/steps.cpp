@@ -194,6 +194,7 @@ class Steps {
     const bool along_axes = fusion::works_along_axes(kernel.graph);
     TypedFunction function{info.name, fusion::to_text(kernel.untyped), definition_.options,
                            std::move(kernel.graph), part.splits};
+    function.forced = definition_.forced;
     info.expression = fusion::to_short_text(kernel.untyped);
     for (const NodeId id : part.values) {
       const bool counts =

@@ -235,12 +235,12 @@ RowFeatures features_for(const ReduceSpace& space, std::int64_t count, RowFeatur
                          Backend backend) {
   const RowModel& model = row_model(backend);
   if (space.passes == 1 && count >= model.threads / model.max_threads) device.clusters = false;
+  if (device.forced.read_again) device.clusters = false;
   return device;
 }
 
 // Whether sums and products of a GPU's rows are combined in the order of their tree. It has a price
-// where rows are longer, since reductions that depend on each other have a barrier each: layer_norm
-// of 32,768 f32 would go from 0.99 of a copy to 0.90.
+// where rows are longer: their threads would have a barrier for each chunk.
 bool follows_tree(const RowSchedule& rows, std::int64_t length) {
   return rows.axes == 1 && !rows.split && length <= kLongestTreeRow;
 }
@@ -340,6 +340,7 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
   }
   // No vector reaches beyond an end.
   if (innermost.bounded) width = gpu ? 1 : std::min(width, by_columns ? width : kLeastLanes);
+  if (gpu && !by_columns && device.forced.width != 0) width = std::min(width, device.forced.width);
   const bool may_begin_within =
       gpu && !by_columns && rows.axes == 1 && !row_invariant[leading] && !innermost.bounded;
   while (gpu && width > 1) {

@@ -67,9 +67,8 @@ constexpr int kRoomOfBf16 = 96 << 10;
 // that takes too many registers.
 constexpr int kRoomBesideWeights = 64 << 10;
 
-// Vectors in shared memory of each of 1,024 threads: with two, layer_norm of 32,768 f32 goes from
-// 0.95 of a copy to 0.96.
-constexpr int kRoomForWeights = 2;
+// Accumulators of a thread for each lane of its vectors, where a test asks for few threads.
+constexpr int kMostSets = 4;
 
 int power_of_two_to(std::int64_t count) {
   return static_cast<int>(
@@ -247,8 +246,9 @@ void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t leas
                       Backend backend) {
   const RowModel& model = row_model(backend);
   const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
+  const bool may_keep = !rows.split && !(rows.columns == 0 && device.forced.read_again);
   if (backend == Backend::host) {
-    const bool kept = !rows.split && rows.columns == 0 && each <= model.max_vectors;
+    const bool kept = may_keep && rows.columns == 0 && each <= model.max_vectors;
     rows.vectors = !kept                         ? 0
                    : vectors == 1                ? 1
                    : vectors <= kSumBlockVectors ? kSumBlockVectors
@@ -259,7 +259,7 @@ void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t leas
   const int threads = rows.threads / rows.cluster_blocks;
   const int most =
       rows.columns == 0 ? model.max_vectors : std::max(model.max_vectors, most_kept(width));
-  const bool fits = !rows.split && each <= most && each * kept <= model.register_bytes &&
+  const bool fits = may_keep && each <= most && each * kept <= model.register_bytes &&
                     each * kept * threads <= model.on_chip_row;
   rows.vectors = fits ? static_cast<int>(each) : 0;
   rows.full_vectors = fits ? static_cast<int>(least_vectors / rows.threads) : 0;
@@ -279,7 +279,7 @@ void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t leas
     }
     rows.in_smem = std::min(rows.vectors, memory / std::max(1, threads * kept));
   } else if (fits && threads > model.max_threads && bytes.weights != 0) {
-    rows.in_smem = kRoomForWeights;
+    rows.in_smem = rows.vectors / 2;  // 1,024 threads have no more registers for weights
   }
 }
 
@@ -333,6 +333,10 @@ void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vect
       const int best = threads_in_tree(bytes, rows.phase >= 0, in_vector.weights != 0, model);
       rows.threads = std::clamp(best, std::min(model.short_row, rows.threads), rows.threads);
     }
+  }
+  if (device.forced.threads != 0 && backend != Backend::host) {
+    const int fewest = most <= kMostResidues ? std::max(1, most / kMostSets) : 1;
+    rows.threads = std::clamp(device.forced.threads, fewest, model.long_threads);
   }
   rows.threads = std::min(std::max(rows.threads, least), most);
   if (rows.threads > model.short_row) return;

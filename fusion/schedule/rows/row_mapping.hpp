@@ -40,10 +40,19 @@ const RowModel& row_model(Backend backend);
 /// Vectors of a block of a long sum: kSumBlock of preamble/reduce.h.
 inline constexpr int kSumBlockVectors = 64;
 
-/// Features in which GPUs of one backend differ.
+/// A schedule of rows that a test asks for, as far as a kernel can have it, so that all results
+/// can be compared. What is 0 or false is chosen as ever.
+struct ForcedRows {
+  int threads = 0;          ///< GPUs: per row, a power of two; not of clusters
+  int width = 0;            ///< GPUs: no more elements in a vector, a power of two
+  bool read_again = false;  ///< each pass reads the row, of which nothing is kept on chip
+};
+
+/// Features in which GPUs of one backend differ, and what is asked of a schedule.
 struct RowFeatures {
   bool clusters = false;    ///< blocks may share a row (preamble/cluster.h)
   bool large_smem = false;  ///< two blocks of a multiprocessor have 112 KiB of shared memory each
+  ForcedRows forced{};
 };
 
 /// Register bytes for one vector of every input: of inputs that differ from row to row, and of

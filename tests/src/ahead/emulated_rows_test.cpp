@@ -192,6 +192,10 @@ std::vector<EmulatedCall> calls_in_tree() {
         }
       }
     }
+    for (const std::int64_t length : {16385, 24584, 32768}) {
+      add(kAlone, {random_array(DType::bf16, {2, length}, 85)});
+      add(kAlone, {rows_from(3, length, DType::f32)});
+    }
     for (const std::int64_t length : {520, 700, 1040, 4096}) {
       add(kStored, {random_array(DType::f8e4m3, {3, length}, 81)});
       add(kStored, {rows_from(3, length + 5, DType::f8e4m3)});

@@ -13,6 +13,7 @@
 #include "fusion/infer/sum_tree.hpp"
 #include "fusion/reference/tree.hpp"
 #include "kiln/reduction.hpp"
+#include "tests/src/numerics/forced_schedule.hpp"
 #include "tests/src/numerics/placed_rows.hpp"
 #include "tests/src/program/run_program.hpp"
 #include "tests/support/settings.hpp"
@@ -132,20 +133,22 @@ class RowBits : public testing::ProgramsOnDevices {
     return length < kSplit && follow(length);
   }
 
-  void check(Case which, const HostArray& rows, const RowPlace& place, bool as_program) {
+  void check(Case which, const HostArray& rows, const RowPlace& place, bool as_program,
+             const fusion::ForcedRows& forced = {}) {
     const bool wide = rows.dtype == DType::f64;
     const DType computed = wide ? DType::f64 : DType::f32;
     const std::string text = text_of(which, computed);
+    const Function function = testing::with_schedule(parse("rows", text), forced);
     std::vector<HostArray> outputs = outputs_of(which, computed, rows.shape);
     if (as_program) {
-      outputs = run(parse_program("rows", text), {rows}, std::move(outputs), false);
+      outputs = run(program(function), {rows}, std::move(outputs), false);
     } else {
-      run_on(device(), parse("rows", text), {placed(rows, place)}, outputs);
+      run_on(device(), function, {placed(rows, place)}, outputs);
     }
-    const std::string what =
-        fmt::format("{} of {}[{}, {}]{}, step {}, gap {}, lead {}{}", text, name(rows.dtype),
-                    rows.shape[0], rows.shape[1], place.transposed ? ", transposed" : "",
-                    place.step, place.gap, place.lead, as_program ? ", a Program" : "");
+    const std::string what = fmt::format(
+        "{} of {}[{}, {}]{}, step {}, gap {}, lead {}{}{}", text, name(rows.dtype), rows.shape[0],
+        rows.shape[1], place.transposed ? ", transposed" : "", place.step, place.gap, place.lead,
+        as_program ? ", a Program" : "", testing::describe(forced));
     if (wide) {
       compare<double>(which, rows, outputs, what);
     } else {
@@ -194,6 +197,32 @@ TEST_P(RowBits, DoNotShowWhereRowsLieOrHowMany) {
                          draw(3) == 0};
     if (follow(length)) check(which, array, place, false);
     if (follow_in_parts(length) && draw(2) == 0) check(which, array, {}, true);
+  }
+}
+
+// Threads, the width of vectors, and whether a row is kept on chip.
+TEST_P(RowBits, DoNotShowTheSchedule) {
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const auto draw = [&](std::int64_t below) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
+  };
+  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
+  testing::Share share(GetParam(), 7, seed);
+  for (const std::int64_t length : {100, 1000, 4097, 16'384, 32'761}) {
+    for (const int threads : {1, 4, 16, 32, 64, 256, 512}) {
+      for (const bool read_again : {false, true}) {
+        const Case which = kCases[draw(std::ssize(kCases))];
+        const fusion::ForcedRows forced{threads, draw(2) == 0 ? 0 : 1 << draw(4), read_again};
+        const RowPlace place{.lead = draw(2) * draw(9)};
+        const HostArray rows =
+            testing::random_array(kTypes[draw(std::ssize(kTypes))], {3, length}, random());
+        const bool as_program = draw(4) == 0;
+        if (share.next()) check(which, rows, place, as_program, forced);
+        if (HasFatalFailure()) return;
+      }
+    }
   }
 }
 

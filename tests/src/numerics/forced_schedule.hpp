@@ -1,0 +1,29 @@
+// Functions whose reductions run as a test asks for, so that results of all schedules can be
+// compared.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "call/function_impl.hpp"
+#include "fusion/schedule/rows/row_mapping.hpp"
+#include "kiln/function.hpp"
+
+namespace kiln::testing {
+
+inline Function with_schedule(const Function& function, const fusion::ForcedRows& forced) {
+  Definition definition = function.impl().definition;
+  definition.forced = forced;
+  return Function(std::make_shared<Function::Impl>(std::move(definition)));
+}
+
+/// "", or what is asked for.
+inline std::string describe(const fusion::ForcedRows& forced) {
+  return (forced.threads == 0 ? "" : fmt::format(", {} threads", forced.threads)) +
+         (forced.width == 0 ? "" : fmt::format(", up to {} lanes", forced.width)) +
+         (forced.read_again ? ", read again" : "");
+}
+
+}  // namespace kiln::testing
