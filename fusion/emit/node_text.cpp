@@ -139,8 +139,8 @@ bool has_short_nans(const TypedGraph& graph) {
 
 }  // namespace
 
-NodeText::NodeText(const TypedGraph& graph, Accuracy accuracy)
-    : graph_(graph), accuracy_(accuracy), short_nans_(has_short_nans(graph)) {
+NodeText::NodeText(const TypedGraph& graph, Accuracy accuracy, Backend backend)
+    : graph_(graph), accuracy_(accuracy), backend_(backend), short_nans_(has_short_nans(graph)) {
   find_narrow();
   find_terms();
   find_loose();
@@ -302,7 +302,7 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
 
 // Finds values that end only in 16-bit stores or casts, through operations that do not amplify a
 // relative error: they may use a cheaper method under Accuracy::storage (numerics.md). So may a
-// value of f32, unless each operation rounds, which then is what unfused execution gives.
+// value of f32 on GPUs, unless each operation rounds, which then is what unfused execution gives.
 void NodeText::find_narrow() {
   narrow_.assign(graph_.nodes.size(), true);
   for (const NodeId output : graph_.outputs) {
@@ -321,7 +321,7 @@ void NodeText::find_narrow() {
 
 bool NodeText::may_be_narrow(DType dtype) const {
   return dtype == DType::f16 || dtype == DType::bf16 ||
-         (dtype == DType::f32 && graph_.rounding == Rounding::once);
+         (dtype == DType::f32 && graph_.rounding == Rounding::once && backend_ != Backend::host);
 }
 
 // Finds exponentials in 16 bits that only sums take, where one term is 1 and none is more. On an

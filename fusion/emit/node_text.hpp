@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/schedule/device_model.hpp"
 #include "kiln/options.hpp"
 
 namespace kiln::fusion {
 
 class NodeText {
  public:
-  NodeText(const TypedGraph& graph, Accuracy accuracy);
+  NodeText(const TypedGraph& graph, Accuracy accuracy, Backend backend);
 
   struct Expression {
     std::string text;
@@ -74,6 +75,7 @@ class NodeText {
 
   const TypedGraph& graph_;
   Accuracy accuracy_;
+  Backend backend_;
   bool short_nans_;
   std::vector<bool> narrow_;
   std::vector<bool> terms_;

@@ -83,7 +83,7 @@ std::string expression(const fusion::OpInfo& op, DType dtype, Accuracy accuracy)
   graph.nodes.push_back(node);
   graph.outputs = {static_cast<fusion::NodeId>(op.arity)};
   values.emplace_back();
-  return fusion::NodeText(graph, accuracy).of(graph.outputs[0], values).text;
+  return fusion::NodeText(graph, accuracy, fusion::Backend::host).of(graph.outputs[0], values).text;
 }
 
 KernelCase map_case(const fusion::OpInfo& op, DType dtype, Accuracy accuracy) {

@@ -24,7 +24,7 @@ AttentionEmitter::AttentionEmitter(const TypedGraph& graph, const AttentionSpace
       schedule_(schedule),
       own_(schedule.attention),
       accuracy_(accuracy),
-      node_text_(graph, accuracy),
+      node_text_(graph, accuracy, schedule.backend),
       index_(schedule.wide_index ? "u64" : "u32"),
       signed_index_(schedule.wide_index ? "i64" : "i32"),
       identifiers_(graph),

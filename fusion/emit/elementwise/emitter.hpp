@@ -22,7 +22,7 @@ class ElementEmitter {
       : graph_(graph),
         schedule_(schedule),
         accuracy_(accuracy),
-        node_text_(graph, accuracy),
+        node_text_(graph, accuracy, schedule.backend),
         identifiers_(graph),
         operands_(graph, schedule, identifiers_),
         index_(operands_.index()),

@@ -23,7 +23,7 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
       shares_(schedule.reduction),
       products_(schedule.products),
       accuracy_(accuracy),
-      node_text_(graph, accuracy),
+      node_text_(graph, accuracy, schedule.backend),
       index_(schedule.wide_index ? "u64" : "u32"),
       signed_index_(schedule.wide_index ? "i64" : "i32"),
       identifiers_(graph),

@@ -20,7 +20,7 @@ ReductionEmitter::ReductionEmitter(const TypedGraph& graph, const Schedule& sche
     : graph_(graph),
       schedule_(schedule),
       rows_(schedule.reduction),
-      node_text_(graph, accuracy),
+      node_text_(graph, accuracy, schedule.backend),
       index_(schedule.wide_index ? "u64" : "u32"),
       signed_index_(schedule.wide_index ? "i64" : "i32"),
       identifiers_(graph),

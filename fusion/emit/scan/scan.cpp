@@ -26,7 +26,7 @@ class ScanEmitter {
         schedule_(schedule),
         shares_(schedule.reduction),
         accuracy_(accuracy),
-        node_text_(graph, accuracy),
+        node_text_(graph, accuracy, schedule.backend),
         index_(schedule.wide_index ? "u64" : "u32"),
         signed_index_(schedule.wide_index ? "i64" : "i32"),
         identifiers_(graph),

@@ -118,6 +118,8 @@ TEST(Emit, UsesACheapMethodForValuesOfF32ThatOnlyACastTo16BitsTakes) {
       emit_text("bf16(exp(x))", DType::f32, Backend::amd, Accuracy::storage, Rounding::each),
       " exp(in0)"))
       << "rounded to f32 first";
+  EXPECT_TRUE(contains(emit_text("bf16(exp(x))", DType::f32, Backend::host), " exp(in0)"))
+      << "only GPUs gain";
 }
 
 TEST(Emit, RoundsAfterEachOperationWhenAsked) {

@@ -305,7 +305,7 @@ TEST(ProgramPlan, ConvertsNothingThatOnlyMoves) {
       const ProgramPlan plan = plan_program(definition, call);
       for (const ProgramStep& step : plan.steps) {
         const fusion::TypedGraph& graph = step.kernel->function().graph;
-        const fusion::NodeText nodes(graph, Accuracy::storage);
+        const fusion::NodeText nodes(graph, Accuracy::storage, fusion::Backend::nvidia);
         for (fusion::NodeId id = 0; id < graph.nodes.size(); ++id) {
           EXPECT_EQ(graph.nodes[id].dtype, dtype) << fusion::info(graph.nodes[id].op).name;
           EXPECT_FALSE(nodes.needs_value(id)) << name(dtype) << " is computed with";
