@@ -159,7 +159,7 @@ KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&, int lane
   } else if constexpr (is_same<Type, T>()) {
     scan_block<Reduction>(lane, carried);
   } else {
-    Type ordered[Width];
+    KILN_LANES Type ordered[Width];
     for (int i = 0; i < Width; ++i) ordered[i] = Type::of(lane[i]);
     Type through = Type::of(carried);
     scan_parts<Reduction>(ordered, through);

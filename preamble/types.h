@@ -37,6 +37,14 @@
 #define KILN_FN __device__ __forceinline__
 #endif
 
+// For arrays of lanes, where host compilers make vectors of the loops over them: g++ 12 stores these
+// as if the arrays were aligned to them, which it does not always do.
+#if KILN_HOST
+#define KILN_LANES alignas(64)
+#else
+#define KILN_LANES
+#endif
+
 // For the bodies of loops over vectors: clang before 18 calls long ones, which then find in memory
 // what they have captured, and load without knowing from where.
 #if KILN_HOST || KILN_AMD

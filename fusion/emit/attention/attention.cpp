@@ -296,7 +296,7 @@ void AttentionEmitter::emit_call() {
                                        : accuracy_ == Accuracy::fast ? "fast::exp"
                                                                      : "exp_not_positive";
   out_.line(2, "const auto exponential = [](f32 x) KILN_INLINED {{ return {}(x); }};", exponential);
-  out_.line(2, "f32 sums[{}][Values::lanes];", own_.queries());
+  out_.line(2, "KILN_LANES f32 sums[{}][Values::lanes];", own_.queries());
   out_.line(2, "attend<Form>(slots, first_key, last_key, sums, load_key, product, score,");
   out_.line(2, "             load_value, weigh, exponential);");
 }

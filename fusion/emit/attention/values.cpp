@@ -115,7 +115,7 @@ void AttentionEmitter::define_array(int depth, NodeId id, const Side& side) {
     known_.values[id] = node_text_.of(id, known_.values).text;
     return;
   }
-  out_.line(depth, "{} {}{}{};", type, names_[id],
+  out_.line(depth, "{}{} {}{}{};", lanes ? "KILN_LANES " : "", type, names_[id],
             queries ? fmt::format("[{}]", own_.queries()) : "",
             lanes ? fmt::format("[{}::lanes]", side.lanes) : "");
   const int inner = depth + (queries ? 1 : 0);

@@ -288,7 +288,7 @@ void ProductEmitter::rows_values() {
       continue;
     const std::string text = looked_up_[id] ? values_[id] : value_text(id);
     if (text.empty()) continue;
-    out_.line(5, "{} {}[{}];", element_type(id), names_[id], lanes());
+    out_.line(5, "KILN_LANES {} {}[{}];", element_type(id), names_[id], lanes());
     out_.line(5, "{}(lane, {}) {}[lane] = {};", each_lane(), lanes(), names_[id], text);
     values_[id] = names_[id] + "[lane]";
   }

@@ -290,7 +290,7 @@ class ScanEmitter {
       std::string element = operand->name + "_bits";
       // Copied, since an output may overwrite it.
       if (lanes && node_text_.needs_storage(static_cast<NodeId>(id))) {
-        out_.line(3, "{} {}[{}];", storage_type(node.dtype), element, schedule_.width);
+        out_.line(3, "KILN_LANES {} {}[{}];", storage_type(node.dtype), element, schedule_.width);
         out_.line(3, "KILN_FOR_EACH_LANE(lane, width, {}) {}[lane] = {}_lanes[lane];", lane_count(),
                   element, operand->name);
         element += "[lane]";
@@ -321,7 +321,8 @@ class ScanEmitter {
   }
 
   void define(std::size_t id, const std::string& text) {
-    out_.line(3, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), names_[id], schedule_.width);
+    out_.line(3, "KILN_LANES {} {}[{}];", compute_type(graph_.nodes[id].dtype), names_[id],
+              schedule_.width);
     out_.line(3, "KILN_FOR_EACH_LANE(lane, width, {}) {}[lane] = {};", lane_count(), names_[id],
               text);
     values_[id] = names_[id] + "[lane]";
