@@ -456,9 +456,8 @@ std::optional<AttentionSpace> attention_space(const TypedGraph& graph,
 }
 
 std::int64_t attention_splits(std::int64_t keys) {
-  constexpr std::int64_t kWhole = 2 * kAttentionTile;
   constexpr std::uint64_t kMostSplits = 64;
-  if (keys <= kWhole) return 1;
+  if (keys <= kAttentionTile) return 1;
   const auto tiles = static_cast<std::uint64_t>((keys + kAttentionTile - 1) / kAttentionTile);
   const std::uint64_t part = keys <= 1024 ? 1 : keys <= 4096 ? 2 : 4;  // in tiles
   // Parts of half a tile take less than whole ones, of which there would be half as many.

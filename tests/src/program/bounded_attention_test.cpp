@@ -63,7 +63,7 @@ class BoundedAttention : public testing::IndexedOps {
       const std::vector<HostArray> inputs = {q, nan_beyond(k, {n}), integers(DType::i32, {1}, {n}),
                                              nan_beyond(v, {n})};
       if (how != How::function) {
-        EXPECT_EQ(kernels_of(kBounded, inputs), keys > 128 ? 2U : 1U);
+        EXPECT_EQ(kernels_of(kBounded, inputs), keys > 64 ? 2U : 1U);
       }
       check(kBounded, inputs, 2e-5, how);
     }
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, BoundedAttention,
                          testing::device_type_name);
 
 TEST_P(BoundedAttention, OfFewKeysIsOneKernel) {
-  check_lengths(90, DType::bf16, How::program);
+  check_lengths(60, DType::bf16, How::program);
   check_lengths(90, DType::f32, How::function);
 }
 
@@ -92,7 +92,7 @@ TEST_P(BoundedAttention, EndsElsewhereInEverySequence) {
     const HostArray k = nan_beyond(random_array(DType::f16, {4, 2, 1, keys, 32}, 2, 1), ends);
     const HostArray v = nan_beyond(random_array(DType::f16, {4, 2, 1, keys, 32}, 3, 1), ends);
     const HostArray n = integers(DType::i64, {4, 1, 1, 1, 1}, ends);
-    EXPECT_EQ(kernels_of(kBounded, {q, k, n, v}), keys > 128 ? 2U : 1U);
+    EXPECT_EQ(kernels_of(kBounded, {q, k, n, v}), keys > 64 ? 2U : 1U);
     check(kBounded, {q, k, n, v}, 2e-5, How::program);
     // The queries of a group share keys, and end where each of them does.
     const HostArray each = integers(DType::u8, {3, 1, 1}, {5, 0, 64});

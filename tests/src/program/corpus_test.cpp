@@ -114,10 +114,16 @@ double largest_of(const HostArray& array) {
 // what all of a row or of the array gives, of which some is stored, or a kernel that reduces needs
 // what one that counts gives; or which reads two views of one array.
 bool reads_again(const std::string& name) {
-  static const std::set<std::string> names{
-      "dropout_norm",         "norm_rotary",  "moe_layer",
-      "gated_delta_rule",     "nucleus_mass", "decode_attention_long",
-      "neighbour_differences"};
+  static const std::set<std::string> names{"dropout_norm",
+                                           "norm_rotary",
+                                           "moe_layer",
+                                           "gated_delta_rule",
+                                           "nucleus_mass",
+                                           "decode_attention",
+                                           "decode_attention_long",
+                                           "decode_attention_masked",
+                                           "decode_attention_i8",
+                                           "neighbour_differences"};
   return names.contains(name);
 }
 
