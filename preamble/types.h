@@ -37,8 +37,8 @@
 #define KILN_FN __device__ __forceinline__
 #endif
 
-// For arrays of lanes, where host compilers make vectors of the loops over them: g++ 12 stores these
-// as if the arrays were aligned to them, which it does not always do.
+// For arrays of lanes, where host compilers make vectors of the loops over them: g++ 12 stores
+// these as if the arrays were aligned to them, which it does not always do.
 #if KILN_HOST
 #define KILN_LANES alignas(64)
 #else
