@@ -89,4 +89,13 @@ TypedNode GraphRewriter::moved_node(NodeId old) const {
   return node;
 }
 
+NodeId GraphRewriter::reshaped(NodeId id, const Dims& wanted) {
+  for (NodeId at = id;; at = node(at).operands[0]) {
+    if (shape(at) == wanted) return at;
+    if (!keeps_element_order(node(at).op)) break;
+  }
+  const std::uint64_t list = add_list({wanted.begin(), wanted.end()});
+  return add({Op::reshape, node(id).dtype, 1, {id}, list}, wanted);
+}
+
 }  // namespace kiln::fusion

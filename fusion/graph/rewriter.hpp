@@ -73,6 +73,10 @@ class GraphRewriter {
   TypedNode moved_node(NodeId old) const;
   NodeId copy(NodeId old) { return add(moved_node(old), from_.shapes[old]); }
 
+  /// A new node in shape `wanted`, of as many elements: a value that it is a view of in the same
+  /// order where that has the shape, else a new reshape.
+  NodeId reshaped(NodeId id, const Dims& wanted);
+
   /// As GraphBuilder has them.
   NodeId add(const TypedNode& node, const Dims& shape) { return builder_.add(node, shape); }
   std::uint64_t add_list(const std::vector<std::int64_t>& list) { return builder_.add_list(list); }

@@ -210,7 +210,7 @@ class TermGrouping {
       }
     }
     sum.payload = axis_set(axes, "sum");
-    return reshaped(to_.add(sum, Dims(std::span<const std::int64_t>(kept))), shape(reduction));
+    return to_.reshaped(to_.add(sum, Dims(std::span<const std::int64_t>(kept))), shape(reduction));
   }
 
   // An operand of the terms in their new shape.
@@ -223,16 +223,10 @@ class TermGrouping {
         const bool repeats = shape(operand)[k - missing] != whole[k];
         for (const std::int64_t extent : own.parts[k]) wanted.push_back(repeats ? 1 : extent);
       }
-      return reshaped(to_.moved(node(operand).operands[0]),
-                      Dims(std::span<const std::int64_t>(wanted)));
+      return to_.reshaped(to_.moved(node(operand).operands[0]),
+                          Dims(std::span<const std::int64_t>(wanted)));
     }
-    return reshaped(to_.moved(operand), reshaped_operand(shape(operand), whole, finer).value());
-  }
-
-  NodeId reshaped(NodeId id, const Dims& wanted) {
-    if (to_.shape(id) == wanted) return id;
-    const std::uint64_t list = to_.add_list({wanted.begin(), wanted.end()});
-    return to_.add({Op::reshape, to_.node(id).dtype, 1, {id}, list}, wanted);
+    return to_.reshaped(to_.moved(operand), reshaped_operand(shape(operand), whole, finer).value());
   }
 
   const ShapedGraph& from_;

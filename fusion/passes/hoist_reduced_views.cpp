@@ -11,6 +11,7 @@
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/size_trace.hpp"
+#include "fusion/passes/parts.hpp"
 #include "fusion/passes/passes.hpp"
 
 namespace kiln::fusion {
@@ -55,7 +56,7 @@ class ReducedViews {
   void choose(NodeId reduction) {
     const std::vector<NodeId> ends = ends_of(reduction);
     if (ends.size() < 2 || !reduces_last_axes(reduction)) return;
-    if (!shows_each_once(reduction, ends) || !are_computed_with(ends)) return;
+    if (!shows_each_once(reduction, ends) || !are_computed_together(from_.graph, ends)) return;
     const std::set<NodeId> operands = operands_of_terms(terms_of(reduction));
     if (operands.empty()) return;
     for (const NodeId end : ends) {
@@ -112,23 +113,6 @@ class ReducedViews {
     }
     traced.add(-1, element_count(shape(reduction))).decide();
     return seen <= element_count(shape(reduction));
-  }
-
-  // Whether some operation computes elements of two of the views, or of what is computed from them
-  // or seen of them.
-  bool are_computed_with(const std::vector<NodeId>& ends) const {
-    std::map<NodeId, NodeId> made_of;
-    for (const NodeId end : ends) made_of[end] = end;
-    for (NodeId id = *std::ranges::min_element(ends); id < users_.size(); ++id) {
-      if (!is_elementwise(node(id).op) && !is_view_op(node(id).op)) continue;
-      for (const NodeId operand : node(id).inputs()) {
-        const auto known = made_of.find(operand);
-        if (known == made_of.end()) continue;
-        const auto [own, fresh] = made_of.emplace(id, known->second);
-        if (!fresh && own->second != known->second) return true;
-      }
-    }
-    return false;
   }
 
   // What terms are made of by a few operations whose results nothing else needs: arguments, numbers

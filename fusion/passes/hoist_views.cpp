@@ -12,6 +12,7 @@
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/iota.hpp"
+#include "fusion/passes/parts.hpp"
 #include "fusion/passes/passes.hpp"
 
 namespace kiln::fusion {
@@ -101,19 +102,7 @@ class Cones {
         ends.push_back(at);
       }
     }
-    if (ends.size() < 2) return false;
-    std::map<NodeId, NodeId> made_of;
-    for (const NodeId end : ends) made_of[end] = end;
-    for (NodeId id = *std::ranges::min_element(ends); id < users_.size(); ++id) {
-      if (!is_elementwise(node(id).op) && !is_view_op(node(id).op)) continue;
-      for (const NodeId operand : node(id).inputs()) {
-        const auto known = made_of.find(operand);
-        if (known == made_of.end()) continue;
-        const auto [own, fresh] = made_of.emplace(id, known->second);
-        if (!fresh && own->second != known->second) return true;
-      }
-    }
-    return false;
+    return ends.size() > 1 && are_computed_together(graph_.graph, ends);
   }
 
   // Whether something of it is computed from what a reduction gives, by the reduction's kernel.

@@ -193,18 +193,18 @@ class ShapeRefining {
     const Dims finer = refined_shape(shape(id), splitting(id), refinement_->shape);
     if (!computes(node(id))) {
       refined_[id] = refined_[node(id).operands[0]];
-      return seen(refined_[id], shape(id));
+      return to_.reshaped(refined_[id], shape(id));
     }
     TypedNode copy = node(id);
     for (std::size_t i = 0; i < copy.arity; ++i) {
       const NodeId operand = copy.operands[i];
       const Dims wanted = refined_shape(shape(operand), splitting(id), refinement_->shape);
       copy.operands[i] =
-          side_[operand] == kOutside ? seen(to_.moved(operand), wanted) : refined_[operand];
+          side_[operand] == kOutside ? to_.reshaped(to_.moved(operand), wanted) : refined_[operand];
     }
     if (is_reduction(copy.op)) copy.payload = refined_axes(id);
     refined_[id] = to_.add(copy, finer);
-    return seen(refined_[id], shape(id));
+    return to_.reshaped(refined_[id], shape(id));
   }
 
   AxisSet refined_axes(NodeId id) const {
@@ -219,17 +219,6 @@ class ShapeRefining {
       }
     }
     return set;
-  }
-
-  // The node in shape `wanted`: a value that it is a view of where that has the shape, else a new
-  // view.
-  NodeId seen(NodeId id, const Dims& wanted) {
-    for (NodeId at = id;; at = to_.node(at).operands[0]) {
-      if (to_.shape(at) == wanted) return at;
-      if (!keeps_element_order(to_.node(at).op)) break;
-    }
-    const std::uint64_t list = to_.add_list({wanted.begin(), wanted.end()});
-    return to_.add({Op::reshape, to_.node(id).dtype, 1, {id}, list}, wanted);
   }
 
   static constexpr std::size_t kMostAxes = 8;

@@ -224,7 +224,7 @@ class ViewSinking {
     for (std::size_t i = 0; i < copy.arity; ++i) {
       copy.operands[i] = seen_before(copy.operands[i], shape(id), before);
     }
-    return reshaped(to_.add(copy, before), shape(id));
+    return to_.reshaped(to_.add(copy, before), shape(id));
   }
 
   // What an operand of a value of shape `now` is where that value has shape `before`.
@@ -242,19 +242,8 @@ class ViewSinking {
       return to_.add(copy, to_.shape(copy.operands[0]));
     }
     if (shape(id).empty()) return to_.moved(id);
-    if (!is_movable(id)) return reshaped(to_.moved(id), before);
-    return reshaped(to_.moved(id), reshaped_operand(shape(id), now, before).value());
-  }
-
-  // The node in shape `wanted`: a value that it is a reshape of where that has the shape, else a
-  // new view.
-  NodeId reshaped(NodeId id, const Dims& wanted) {
-    for (NodeId at = id;; at = to_.node(at).operands[0]) {
-      if (to_.shape(at) == wanted) return at;
-      if (!keeps_element_order(to_.node(at).op)) break;
-    }
-    const std::uint64_t list = to_.add_list({wanted.begin(), wanted.end()});
-    return to_.add({Op::reshape, to_.node(id).dtype, 1, {id}, list}, wanted);
+    if (!is_movable(id)) return to_.reshaped(to_.moved(id), before);
+    return to_.reshaped(to_.moved(id), reshaped_operand(shape(id), now, before).value());
   }
 
   const ShapedGraph& from_;

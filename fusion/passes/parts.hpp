@@ -1,0 +1,35 @@
+// What is seen of values in parts (sink_slices, read_parts), and what meets.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "fusion/graph/typed_graph.hpp"
+
+namespace kiln::fusion {
+
+/// Neighbours along an axis of a value.
+struct Window {
+  std::size_t axis = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// What a numbered slice (simplify) shows; nothing for one in steps.
+std::optional<Window> window_of(const ShapedGraph& graph, NodeId id);
+
+/// Whether a value has an element for each that a reduction gives, of which it is a view, or
+/// computed by a few operations.
+bool comes_of_reduction(const ShapedGraph& graph, NodeId id);
+
+/// Whether some operation computes elements of two of the values, or of what is made of them or
+/// seen of them. At least one value.
+bool are_computed_together(const TypedGraph& graph, std::span<const NodeId> values);
+
+/// What is made of a value beside reads the parts in which the value is seen along another axis, as
+/// values do beside the halves of queries and keys. Of a graph whose slices were moved
+/// (sink_slices).
+ShapedGraph read_parts(const ShapedGraph& graph);
+
+}  // namespace kiln::fusion
