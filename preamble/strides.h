@@ -26,6 +26,18 @@ KILN_FN Vec<T, Lanes> load_words(const T* row, Index first) {
   }
 }
 
+// Lanes [First, First + Count) of a vector of f32, which has several places in memory.
+template <int First, int Count, int Lanes>
+KILN_FN void load_part(Vec<f32, Lanes>& to, const void* from) {
+  copy_bytes<Count* int(sizeof(f32)), (Count < 4 ? Count : 4) * int(sizeof(f32))>(to.lane + First,
+                                                                                  from);
+}
+template <int First, int Count, int Lanes>
+KILN_FN void store_part(const Vec<f32, Lanes>& from, void* to) {
+  copy_bytes<Count* int(sizeof(f32)), (Count < 4 ? Count : 4) * int(sizeof(f32))>(
+      to, from.lane + First);
+}
+
 // Like load(), where neighbours are `stride` elements apart.
 template <int Lanes, class T, class Index, class Stride>
 KILN_FN Vec<T, Lanes> gather(const T* row, Index first, Stride stride) {

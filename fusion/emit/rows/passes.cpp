@@ -28,8 +28,10 @@ void ReductionEmitter::load_inputs() {
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (cached_in_[id] < 0) continue;
-    out_.line(2, "{}<f32, {}> {}_cached[{}];", is_host() ? "Lanes" : "Vec", schedule_.width,
-              names_[id], rows_.vectors);
+    if (register_vectors() != 0) {
+      out_.line(2, "{}<f32, {}> {}_cached[{}];", is_host() ? "Lanes" : "Vec", schedule_.width,
+                names_[id], register_vectors());
+    }
     if (is_shifted()) out_.line(2, "Vec<f32, 1> {}_end;", names_[id]);
   }
   if (loaded.empty()) return stage_weights();
@@ -355,7 +357,9 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view slot_in
       out_.line(depth, "auto& {0}_lanes = {0}_tree.of({1});", names_[id], slot_index);
     }
   }
+  open_cached(pass, depth);
   emit_lanes(pass, depth, slot_index);
+  close_cached(pass, depth);
   if (pass == last_pass_) {
     for_each_result(
         false, [&](std::size_t i, const OperandText&) { store_result(depth, i, line_text(i)); });
@@ -408,6 +412,7 @@ void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::st
 std::string ReductionEmitter::cached_text(std::size_t id, std::string_view slot) {
   const std::string& name = names_[id];
   if (in_parts()) return fmt::format("{}_cached[{}].lane[part.at + lane]", name, slot);
+  if (has_place(id) && is_in_smem()) return name + "_kept.lane[lane]";
   return at_ends_ ? name + "_end.lane[lane]" : fmt::format("{}_cached[{}].lane[lane]", name, slot);
 }
 

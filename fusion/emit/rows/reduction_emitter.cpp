@@ -192,7 +192,7 @@ void ReductionEmitter::count_own() {
   out_.line(2, "const f32 own_count = f32({});", count);
 }
 
-// Shared memory is for inputs that more than one pass reads.
+// Shared memory is for inputs that more than one pass reads, and for what takes their places.
 void ReductionEmitter::choose_smem() {
   if (rows_.in_smem == 0) return;
   for (OperandText& operand : operands_) {
@@ -200,7 +200,8 @@ void ReductionEmitter::choose_smem() {
     for (int pass = 0; pass <= last_pass_ && operand.in_registers; ++pass) {
       passes += is_read(operand, pass) ? 1 : 0;
     }
-    operand.in_registers = passes > 1;
+    const auto i = static_cast<std::size_t>(&operand - operands_.data());
+    operand.in_registers = operand.in_registers && (passes > 1 || gives_place(i));
     operand.in_smem = operand.in_registers;
     if (operand.in_smem)
       shared_bytes_ += rows_.in_smem * threads_of_block() * vector_bytes(operand);
@@ -243,12 +244,23 @@ int ReductionEmitter::dense_blocks() const {
   return blocks > kMany ? blocks - 1 : blocks;
 }
 
-// The passes that compute each value that varies within the row, or read it from its cache, in one
-// walk from the results to the arguments. On the way the results of functions that a later pass
+// The passes that compute each value that varies within the row, or read it from its cache. What is
+// cached is chosen as far as there is room for it.
+void ReductionEmitter::find_needed() {
+  std::vector<bool> has_room(graph_.nodes.size(), true);
+  while (true) {
+    walk_passes(has_room);
+    const std::optional<std::size_t> homeless = caches_in_place() ? place_cached() : std::nullopt;
+    if (!homeless) return;
+    has_room[*homeless] = false;
+  }
+}
+
+// One walk from the results to the arguments. On the way the results of functions that a later pass
 // needs again, such as the exponentials of a softmax, are cached: in registers if a thread's part
 // of a row is there, on the CPU in its caches. Outermost functions come first, since the operands
 // of a cached value are not needed again.
-void ReductionEmitter::find_needed() {
+void ReductionEmitter::walk_passes(const std::vector<bool>& has_room) {
   std::vector<std::vector<int>> passes(graph_.nodes.size());
   for (int pass = 0; pass <= last_pass_; ++pass) {
     for (const std::size_t id : reductions_in(pass))
@@ -258,8 +270,8 @@ void ReductionEmitter::find_needed() {
     if (operand.output && !operand.row_invariant) passes[operand.value].push_back(last_pass_);
   }
   cached_in_.assign(graph_.nodes.size(), -1);
-  needed_.resize(reductions_.size());
-  read_.resize(reductions_.size());
+  needed_.assign(reductions_.size(), {});
+  read_.assign(reductions_.size(), {});
   int left = most_cached();
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
     const TypedNode& node = graph_.nodes[id];
@@ -267,7 +279,7 @@ void ReductionEmitter::find_needed() {
     if (row_invariant_[id]) continue;
     std::ranges::sort(own);
     own.erase(std::ranges::unique(own).begin(), own.end());
-    if (own.size() > 1 && left > 0 && is_worth_caching(id)) {
+    if (own.size() > 1 && left > 0 && has_room[id] && is_worth_caching(id)) {
       cached_in_[id] = own.front();
       --left;
     }
@@ -286,14 +298,16 @@ void ReductionEmitter::find_needed() {
 int ReductionEmitter::most_cached() const {
   constexpr int kMostRegisters = 64;
   constexpr int kMostOnHost = 1 << 17;
-  if (rows_.vectors == 0 || rows_.columns != 0 || rows_.in_smem != 0) return 0;
-  return (is_host() ? kMostOnHost : kMostRegisters) / (rows_.vectors * schedule_.width);
+  if (rows_.vectors == 0 || (is_host() && rows_.columns != 0)) return 0;
+  return (is_host() ? kMostOnHost : kMostRegisters) /
+         std::max(1, register_vectors() * schedule_.width);
 }
 
 bool ReductionEmitter::is_worth_caching(std::size_t id) const {
   const TypedNode& node = graph_.nodes[id];
-  return info(node.op).rule == Rule::floating && compute_dtype(node.dtype) == DType::f32 &&
-         !is_cheaper_recomputed(id);
+  if (compute_dtype(node.dtype) != DType::f32) return false;
+  if (caches_in_place()) return saves_in_place(id);
+  return info(node.op).rule == Rule::floating && !is_cheaper_recomputed(id);
 }
 
 // Whether computing an exponential again is cheaper than caching it: then its argument is cached,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -177,6 +178,20 @@ class ReductionEmitter {
   bool is_stored_alone(std::size_t id) const;
   void order_passes();
   void find_needed();
+  void walk_passes(const std::vector<bool>& has_room);
+  std::optional<std::size_t> place_cached();
+  /// Whether values that later passes need take the places of operands: of rows in shared memory,
+  /// and of columns in registers.
+  bool caches_in_place() const {
+    return !is_host() && rows_.vectors != 0 && (rows_.in_smem != 0 || rows_.columns != 0);
+  }
+  bool saves_in_place(std::size_t id) const;
+  bool gives_place(std::size_t operand) const;
+  bool has_place(std::size_t id) const { return !places_.empty() && !places_[id].empty(); }
+  bool is_in_smem() const { return uses_smem() && !at_ends_ && (from_smem_ || from_prefetch_); }
+  void open_cached(int pass, int depth);
+  void close_cached(int pass, int depth);
+  void move_cached(std::size_t id, int depth, std::string_view move);
   bool is_needed(std::size_t id, int pass) const;
   int most_cached() const;
   bool is_worth_caching(std::size_t id) const;
@@ -261,7 +276,9 @@ class ReductionEmitter {
   std::vector<Ids> row_values_;
   std::vector<std::unordered_set<std::uint64_t>> read_;  ///< by pass: arguments that it loads
   std::vector<int>
-      cached_in_;  ///< the pass that leaves a node's values in registers for later ones, or -1
+      cached_in_;  ///< the pass that leaves a node's values on chip for later ones, or -1
+  /// By node: the operands in whose places its values are cached, where caches_in_place().
+  std::vector<std::vector<std::size_t>> places_;
 };
 
 KernelDescription emit_columns(const TypedGraph& graph, const Schedule& schedule,

@@ -138,6 +138,25 @@ TEST(NvidiaRows, ConvertSeveral8BitFloatsWhereAVectorIsStored) {
 
 // NVRTC makes a variable in the GPU's memory of every constexpr outside of functions, and each
 // takes the driver a few microseconds to load. CUDA's own functions bring a table at most.
+// A value that a later pass needs is computed once, where it has the operands' places on chip.
+TEST(NvidiaRows, LeaveValuesInThePlacesOfOperands) {
+  const auto sigmoids_of = [](const std::string& text, const Dims& shape) {
+    Specification specification;
+    for (const std::string name : {"x", "y"}) {
+      specification.arguments.push_back({name, DType::f16, shape, {}, false});
+    }
+    return occurrences(emit_for(parse("checked", text), specification, "sm_90", false),
+                       " = sigmoid(");
+  };
+  const std::string rows = "h = silu(x) * y; d = h - mean(h, -1); max(h, -1), mean(d * d, -1)";
+  EXPECT_EQ(sigmoids_of(rows, {4096, 12'288}), 1) << "in shared memory";
+  EXPECT_EQ(
+      sigmoids_of("h = silu(x) * y; d = h - mean(h, -1); mean(d * d * x, -1)", {4096, 12'288}), 2)
+      << "x stays there while it is needed";
+  const std::string columns = "h = silu(x) * y; d = h - mean(h, 1); max(h, 1), mean(d * d, 1)";
+  EXPECT_EQ(sigmoids_of(columns, {64, 512, 256}), 1) << "in registers";
+}
+
 TEST(NvidiaModule, HasNoVariablesOfKilns) {
   if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";

@@ -23,8 +23,9 @@ using fusion::reference::reduce_in_tree;
 using testing::HostArray;
 
 /// What is computed of columns: sums and a maximum in one pass; a variance, which takes two passes;
-/// and columns divided by what they have in common.
-enum class Form { sums, variance, normalised };
+/// that of a value which the second pass has from the first; and columns divided by what they have
+/// in common.
+enum class Form { sums, variance, variance_of_value, normalised };
 
 /// Columns of an array [batch, length, groups, joined] in which all but `batch` and `groups` are
 /// reduced, with elements between those in memory.
@@ -55,6 +56,8 @@ class ColumnBits : public testing::ProgramsOnDevices {
     switch (form) {
       case Form::sums: return y + "sum(y, 1, 3), max(y, 1, 3), prod(1 + y * 0.03125, 1, 3)";
       case Form::variance: return y + "d = y - mean(y, 1, 3); mean(d * d, 1, 3)";
+      case Form::variance_of_value:
+        return y + "h = (y * 0.5 + 1) * y; d = h - mean(h, 1, 3); mean(d * d, 1, 3)";
       default: return y + "y / sqrt(mean(y * y, 1, 3) + 0.5)";
     }
   }
@@ -73,6 +76,11 @@ class ColumnBits : public testing::ProgramsOnDevices {
         return {{sum(y)}, {largest}, {reduce_in_tree(factors, T(1), std::multiplies<>())}};
       }
       case Form::variance: return {{sum(squares(y, sum(y) / count)) / count}};
+      case Form::variance_of_value: {
+        std::vector<T> values;
+        for (const T x : y) values.push_back((x * T(0.5) + 1) * x);
+        return expected(Form::variance, values);
+      }
       default: {
         const T scale = std::sqrt(sum(squares(y, T(0))) / count + T(0.5));
         std::vector<T> result;
@@ -188,7 +196,7 @@ TEST_P(ColumnBits, DoNotShowWhereColumnsLieOrHowMany) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
   };
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
-  constexpr Form kForms[] = {Form::sums, Form::variance, Form::normalised};
+  constexpr Form kForms[] = {Form::sums, Form::variance, Form::variance_of_value, Form::normalised};
   const std::uint64_t draws = testing::setting("KILN_TEST_DRAWS", 12);
   constexpr std::int64_t kMost = 1 << 17;  // elements of an array
   for (std::uint64_t i = 0; i < draws && !HasFatalFailure(); ++i) {
@@ -219,6 +227,7 @@ TEST_P(ColumnBits, OfColumnsThatAreReadTwice) {
     const auto seed = static_cast<std::uint64_t>(length);
     check(Form::normalised, {.batch = 2, .length = length, .groups = 64}, DType::bf16, seed, false);
     check(Form::variance, {.length = length, .groups = 37}, DType::f32, seed, false);
+    check(Form::variance_of_value, {.length = length, .groups = 64}, DType::f32, seed, false);
     if (HasFatalFailure()) return;
   }
 }

@@ -226,6 +226,31 @@ TEST_P(RowBits, DoNotShowTheSchedule) {
   }
 }
 
+// A value of two operands that three passes need: GPUs with rows in shared memory leave it there.
+TEST_P(RowBits, OfValuesInThePlacesOfOperands) {
+  const Function function = parse(
+      "values", "h = (f32(x) * 0.5 + 1) * f32(z); d = h - mean(h, -1); h / sqrt(mean(d * d, -1))");
+  for (const std::int64_t length : {700, 9'000, 11'008, 16'383, 32'768}) {
+    const HostArray x = testing::random_array(DType::bf16, {2, length}, 1);
+    const HostArray z = testing::random_array(DType::bf16, {2, length}, 2);
+    std::vector<HostArray> got = {HostArray::contiguous(DType::f32, {2, length})};
+    run_on(device(), function, {x, z}, got);
+    for (std::int64_t row = 0; row < 2; ++row) {
+      Row<float> h;
+      for (std::int64_t i = row * length; i < (row + 1) * length; ++i) {
+        const auto factor = static_cast<float>(testing::number_at(z, i));
+        h.push_back((static_cast<float>(testing::number_at(x, i)) * 0.5F + 1) * factor);
+      }
+      const float scale = std::sqrt(expected(Case::variance, h)[1][0]);
+      for (std::int64_t i = 0; i < length; ++i) {
+        ASSERT_EQ(get_bits(got[0], row * length + i),
+                  std::bit_cast<std::uint32_t>(h[static_cast<std::size_t>(i)] / scale))
+            << "row " << row << " of " << length << ", element " << i;
+      }
+    }
+  }
+}
+
 TEST_P(RowBits, OfInfinitiesZerosAndNaN) {
   for (const std::int64_t length : {5, 300, 40'000}) {
     if (!follow(length)) continue;
