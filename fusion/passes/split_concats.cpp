@@ -81,7 +81,8 @@ class ConcatSplitting {
     return id;
   }
 
-  // Whether kernels compute all parts of a concatenation, none of which is without elements.
+  // Whether kernels compute all parts of a concatenation, none of which is without elements: beside
+  // one of one element, sliced() would take their axis for one that is repeated.
   bool is_computed_of_parts(NodeId made) const {
     std::vector<NodeId> open{made};
     while (!open.empty()) {
