@@ -1,5 +1,7 @@
 #include "fusion/passes/taken_views.hpp"
 
+#include "fusion/graph/indexed.hpp"
+
 namespace kiln::fusion {
 namespace {
 
@@ -63,6 +65,33 @@ std::optional<TakenView> joined(const Dims& whole, const TakenView& taken, std::
 }
 
 }  // namespace
+
+std::size_t places_axis(const ShapedGraph& graph, const TypedNode& indexed) {
+  return indexed_axis(indexed.op, shape_list(graph.graph, indexed),
+                      graph.shapes[indexed.operands[0]], "places");
+}
+
+Dims places_of(const ShapedGraph& graph, const TypedNode& indexed) {
+  const Dims& places = graph.shapes[indexed.operands[1]];
+  const std::size_t after =
+      graph.shapes[indexed.operands[0]].size() - 1 - places_axis(graph, indexed);
+  return places.empty() ? places
+                        : Dims(std::span<const std::int64_t>(places).first(places.size() - after));
+}
+
+ArrayLayout indexed_layout(const ShapedGraph& graph, const TypedNode& indexed,
+                           const ArrayLayout& array) {
+  const Dims& shape = graph.shapes[indexed.operands[0]];
+  const std::size_t axis = places_axis(graph, indexed);
+  const std::size_t of_places = places_of(graph, indexed).size();
+  ArrayLayout layout{
+      Dims(shape.size() - 1 + of_places, 0), array.offset, {array.strides[axis], shape[axis]}};
+  for (std::size_t k = 0; k < axis; ++k) layout.strides[k] = array.strides[k];
+  for (std::size_t k = axis + 1; k < shape.size(); ++k) {
+    layout.strides[of_places + k - 1] = array.strides[k];
+  }
+  return layout;
+}
 
 std::optional<TakenView> seen_through(Op op, const ShapeList& list, const Dims& whole,
                                       const Dims& shape, const TakenView& taken) {

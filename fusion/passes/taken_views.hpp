@@ -8,8 +8,19 @@
 
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/infer/shapes.hpp"
 
 namespace kiln::fusion {
+
+/// The axis of an array along which a node take or put of the graph has places.
+std::size_t places_axis(const ShapedGraph& graph, const TypedNode& indexed);
+
+/// The shape of its places before they were expanded by the array's axes that follow.
+Dims places_of(const ShapedGraph& graph, const TypedNode& indexed);
+
+/// The layout of what take(array, places) has, in an array that lies as `array` says.
+ArrayLayout indexed_layout(const ShapedGraph& graph, const TypedNode& indexed,
+                           const ArrayLayout& array);
 
 /// The axis that several pages are together.
 struct PagedAxis {
