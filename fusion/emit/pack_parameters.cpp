@@ -1,70 +1,59 @@
-#include <algorithm>
-#include <bit>
-#include <cstring>
-
 #include "fusion/emit/pack_values.hpp"
-#include "fusion/graph/broadcast.hpp"
 
 namespace kiln::fusion {
 
+template <class Number>
+Number value_of(const Parameter& parameter, const LayoutOf<Number>& layout) {
+  using Kind = Parameter::Kind;
+  const Schedule& schedule = layout.schedule;
+  const std::size_t i = parameter.index;
+  const auto rows = [&] { return layout.shape[static_cast<std::size_t>(schedule.tile_axis)]; };
+  switch (parameter.kind) {
+    case Kind::pointer:
+    case Kind::scalar:
+    case Kind::launched_early: return 0;
+    case Kind::size: {
+      Number size = layout.shape[layout.shape.size() - 1];
+      if (!schedule.flat || schedule.tile != 0) return size;
+      for (std::size_t k = 0; k + 1 < layout.shape.size(); ++k) size *= layout.shape[k];
+      return size;
+    }
+    case Kind::work_items: return static_cast<Number>(layout.work_items);
+    case Kind::columns: return layout.row_items();
+    case Kind::rows: return rows();
+    case Kind::strips: {
+      const int step = schedule.tile != 0 ? schedule.tile_rows : schedule.width;
+      return (rows() + step - 1) / step;
+    }
+    case Kind::extent: return layout.shape[parameter.axis];
+    case Kind::start: return layout.starts[i];
+    case Kind::stride: return layout.strides(i, parameter.axis);
+    case Kind::row_count: return layout.units;
+    case Kind::row_blocks: return layout.row_blocks;
+    case Kind::row_repeats: return layout.row_repeats;
+    case Kind::vectors: return layout.vectors;
+    case Kind::length: return layout.reduced;
+    case Kind::column_strips: return layout.column_strips;
+    case Kind::splits: return layout.splits;
+    case Kind::split_vectors: return (layout.vectors + layout.splits - 1) / layout.splits;
+    case Kind::split_stride: return layout.split_strides[i];
+    case Kind::run: return layout.runs[i].length;
+    case Kind::run_stride: return layout.runs[i].stride;
+    case Kind::place_stride: return layout.indexed[i].stride;
+    case Kind::place_count: return layout.indexed[i].extent;
+  }
+  return 0;
+}
+
+template std::int64_t value_of(const Parameter&, const Layout&);
+template Size value_of(const Parameter&, const SizedLayout&);
+
 void pack_values(std::span<const Parameter> parameters, const Layout& layout,
                  std::span<const std::uint32_t> offsets, std::byte* block) {
-  static_assert(std::endian::native == std::endian::little,
-                "a narrow index is an index's first bytes");
-  const std::int64_t inner = layout.shape[layout.shape.size() - 1];
-  const Schedule& schedule = layout.schedule;
-  const int step = schedule.tile != 0 ? schedule.tile_rows : schedule.width;
-  const std::int64_t rows = layout.shape[static_cast<std::size_t>(schedule.tile_axis)];
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const Parameter& parameter = parameters[p];
-    std::byte* const to = block + offsets[p];
-    const auto put_index = [&](std::int64_t value) {
-      // Nothing is called to copy a constant number of bytes.
-      if (parameter.bytes == 8) return void(std::memcpy(to, &value, 8));
-      if (parameter.bytes == 4) return void(std::memcpy(to, &value, 4));
-      std::memcpy(to, &value, parameter.bytes);
-    };
-    const auto put_divisor = [&](std::int64_t value) {
-      if (parameter.bytes == 8) return put_index(value);
-      // Along an axis without elements nothing is divided.
-      const Divisor divisor =
-          make_divisor(static_cast<std::uint32_t>(std::max<std::int64_t>(1, value)));
-      std::memcpy(to, &divisor, sizeof divisor);
-    };
-    switch (parameter.kind) {
-      case Parameter::Kind::pointer:
-      case Parameter::Kind::scalar: break;
-      case Parameter::Kind::size:
-        put_index(schedule.flat && schedule.tile == 0 ? element_count(layout.shape) : inner);
-        break;
-      case Parameter::Kind::work_items:
-        put_index(static_cast<std::int64_t>(layout.work_items));
-        break;
-      case Parameter::Kind::columns: put_divisor(layout.row_items()); break;
-      case Parameter::Kind::rows: put_index(rows); break;
-      case Parameter::Kind::strips: put_divisor((rows + step - 1) / step); break;
-      case Parameter::Kind::extent: put_divisor(layout.shape[parameter.axis]); break;
-      case Parameter::Kind::start: put_index(layout.starts[parameter.index]); break;
-      case Parameter::Kind::stride:
-        put_index(layout.strides(parameter.index, parameter.axis));
-        break;
-      case Parameter::Kind::row_count: put_index(layout.units); break;
-      case Parameter::Kind::row_blocks: put_divisor(layout.row_blocks); break;
-      case Parameter::Kind::row_repeats: put_divisor(layout.row_repeats); break;
-      case Parameter::Kind::vectors: put_index(layout.vectors); break;
-      case Parameter::Kind::length: put_index(layout.reduced); break;
-      case Parameter::Kind::column_strips: put_divisor(layout.column_strips); break;
-      case Parameter::Kind::splits: put_divisor(layout.splits); break;
-      case Parameter::Kind::split_vectors:
-        put_index((layout.vectors + layout.splits - 1) / layout.splits);
-        break;
-      case Parameter::Kind::split_stride: put_index(layout.split_strides[parameter.index]); break;
-      case Parameter::Kind::run: put_divisor(layout.runs[parameter.index].length); break;
-      case Parameter::Kind::run_stride: put_index(layout.runs[parameter.index].stride); break;
-      case Parameter::Kind::place_stride: put_index(layout.indexed[parameter.index].stride); break;
-      case Parameter::Kind::place_count: put_index(layout.indexed[parameter.index].extent); break;
-      case Parameter::Kind::launched_early: put_index(0); break;
-    }
+    if (!has_value(parameter)) continue;
+    pack_value(value_of(parameter, layout), parameter.bytes, block + offsets[p]);
   }
 }
 

@@ -14,35 +14,60 @@
 #include "fusion/schedule/device_model.hpp"
 #include "fusion/schedule/scratch.hpp"
 #include "fusion/schedule/short_list.hpp"
+#include "fusion/schedule/size.hpp"
 #include "kiln/dims.hpp"
 #include "kiln/dtype.hpp"
 
 namespace kiln::fusion {
 
+/// What the numbers of a call and of a layout are: as they are, or as planners compute with them.
+template <class Number>
+struct NumbersOf {
+  using List = Dims;
+  using Count = std::uint64_t;
+  using Axis = IndexedAxis;
+};
+template <>
+struct NumbersOf<Size> {
+  using List = ShortList<Size, 6>;
+  using Count = Size;
+  struct Axis {
+    Size stride = 0;
+    Size extent = -1;
+    bool exists() const { return extent >= 0; }
+  };
+};
+using Sizes = NumbersOf<Size>::List;
+
 /// Where an operand begins in a memory that several operands of a kernel share, known without its
 /// address.
-struct MemoryPlace {
+template <class Number>
+struct MemoryPlaceOf {
   std::uint32_t memory = 0;  ///< 0: its own, as far as is known
-  std::int64_t element = 0;
+  Number element = 0;
 };
+using MemoryPlace = MemoryPlaceOf<std::int64_t>;
 
 /// One array of a call. `shape` and `strides` (in elements) are already broadcast: every operand
 /// has the shape of the outputs, with stride 0 along the axes in which it repeats.
-struct Operand {
+template <class Number>
+struct OperandOf {
   DType dtype = DType::f32;
   bool output = false;
-  Dims strides;
-  std::uint64_t address = 0;
-  std::int64_t offset = 0;        ///< of the first element from the address
-  bool iota = false;              ///< no array but an index, which grows by the strides
-                                  ///< (iota_operands.hpp)
-  std::int64_t split_stride = 0;  ///< of a partial result of a split reduction: elements from one
-                                  ///< split to the next
-  MemoryPlace place{};            ///< of the element at `offset`, if it is known for every call
-  IndexedAxis indexed{};          ///< an axis of the array that is none of the shape, along which
-                                  ///< a value says where each element is
-  std::uint64_t index_operands = 0;  ///< bit i: that value depends on operand i
+  typename NumbersOf<Number>::List strides;
+  typename NumbersOf<Number>::Count address = 0;
+  Number offset = 0;        ///< of the first element from the address
+  bool iota = false;        ///< no array but an index, which grows by the strides
+                            ///< (iota_operands.hpp)
+  Number split_stride = 0;  ///< of a partial result of a split reduction: elements from one split
+                            ///< to the next
+  MemoryPlaceOf<Number> place{};  ///< of the element at `offset`, if it is known for every call
+  typename NumbersOf<Number>::Axis indexed{};  ///< an axis of the array that is none of the shape,
+                                               ///< along which a value says where each element is
+  std::uint64_t index_operands = 0;            ///< bit i: that value depends on operand i
 };
+using Operand = OperandOf<std::int64_t>;
+using SizedOperand = OperandOf<Size>;
 
 /// Where along the innermost axis the value that says an operand's places is the same.
 enum class Indexing : std::uint8_t {
@@ -248,63 +273,72 @@ int tile_lanes(DType dtype, int alignment);
 
 /// Of an operand with Access::runs: the elements of a run, and the distance from the element of one
 /// run to that of the next, in elements.
-struct Runs {
-  std::int64_t length = 0;
-  std::int64_t stride = 0;
+template <class Number>
+struct RunsOf {
+  Number length = 0;
+  Number stride = 0;
 };
+using Runs = RunsOf<std::int64_t>;
 
 /// Of one axis, in every operand.
-using AxisStrides = ShortList<std::int64_t, 6>;
+template <class Number>
+using AxisStridesOf = ShortList<Number, 6>;
+using AxisStrides = AxisStridesOf<std::int64_t>;
+using SizedStrides = AxisStridesOf<Size>;
 
 /// The strides of every operand along the axes of a layout.
-class OperandStrides {
+template <class Number>
+class OperandStridesOf {
  public:
   void reserve(std::size_t axes) { of_.reserve(axes); }
   /// The outermost axis first.
-  void add_axis(AxisStrides strides) { of_.push_back(std::move(strides)); }
-  std::int64_t operator()(std::size_t operand, std::size_t axis) const {
-    return of_[axis][operand];
-  }
+  void add_axis(AxisStridesOf<Number> strides) { of_.push_back(std::move(strides)); }
+  Number operator()(std::size_t operand, std::size_t axis) const { return of_[axis][operand]; }
   /// Of one operand along all axes.
-  Dims of(std::size_t operand) const {
-    Dims strides(of_.size());
+  typename NumbersOf<Number>::List of(std::size_t operand) const {
+    typename NumbersOf<Number>::List strides(of_.size(), 0);
     for (std::size_t k = 0; k < of_.size(); ++k) strides[k] = of_[k][operand];
     return strides;
   }
 
+  std::size_t axes() const { return of_.size(); }
+
  private:
-  ScratchVector<AxisStrides> of_;
+  ScratchVector<AxisStridesOf<Number>> of_;
 };
 
 /// Axes of a call.
 using CallAxes = ShortList<std::size_t, 2>;
 
-struct Layout {
+template <class Number>
+struct LayoutOf {
+  using Count = typename NumbersOf<Number>::Count;
+
   Schedule schedule;
-  Dims shape;                    ///< collapsed, outermost axis first
-  OperandStrides strides;        ///< along the collapsed axes, in elements
-  ScratchVector<CallAxes> axes;  ///< the call's axes that each collapsed one is
-  ScratchVector<std::int64_t>
-      offsets;  ///< of each operand's first element from its address, in elements
-  ScratchVector<std::int64_t> starts;  ///< of each operand, where its schedule says `start`
-  std::uint64_t work_items = 0;        ///< with tiles: tiles; reductions: blocks
-  std::int64_t rows = 0;               ///< reductions
-  std::int64_t units = 0;              ///< reductions: rows times splits, or strips of columns
-  std::int64_t column_strips = 0;      ///< reductions by columns: units along the innermost axis
-  std::int64_t vectors = 0;            ///< reductions: in each row; by columns, elements;
-                                       ///< attention: tiles of keys
-  std::int64_t reduced = 0;            ///< reductions and scans: elements in each row; attention:
-                                       ///< keys
-  std::int64_t row_blocks = 0;         ///< products: blocks of rows in each batch
-  std::int64_t row_repeats = 1;        ///< products: rows for which some operands have one element
-  std::int64_t splits = 1;             ///< split reductions: parts of each row
-  ScratchVector<std::int64_t> split_strides;  ///< of each operand (Operand::split_stride)
-  ScratchVector<IndexedAxis> indexed;         ///< of each operand
-  ScratchVector<Runs> runs;                   ///< rows: of each operand
-  std::uint32_t block() const;                ///< LaunchShape::block
-  std::int64_t row_items() const;             ///< work items of a row, or tiles
-  std::uint64_t threads() const;              ///< that a GPU needs for them
+  typename NumbersOf<Number>::List shape;  ///< collapsed, outermost axis first
+  OperandStridesOf<Number> strides;        ///< along the collapsed axes, in elements
+  ScratchVector<CallAxes> axes;            ///< the call's axes that each collapsed one is
+  ScratchVector<Number> offsets;  ///< of each operand's first element from its address, in elements
+  ScratchVector<Number> starts;   ///< of each operand, where its schedule says `start`
+  Count work_items = 0;           ///< with tiles: tiles; reductions: blocks
+  Number rows = 0;                ///< reductions
+  Number units = 0;               ///< reductions: rows times splits, or strips of columns
+  Number column_strips = 0;       ///< reductions by columns: units along the innermost axis
+  Number vectors = 0;             ///< reductions: in each row; by columns, elements;
+                                  ///< attention: tiles of keys
+  Number reduced = 0;             ///< reductions and scans: elements in each row; attention: keys
+  Number row_blocks = 0;          ///< products: blocks of rows in each batch
+  Number row_repeats = 1;         ///< products: rows for which some operands have one element
+  Number splits = 1;              ///< split reductions: parts of each row
+  ScratchVector<Number> split_strides;  ///< of each operand (Operand::split_stride)
+  ScratchVector<typename NumbersOf<Number>::Axis> indexed;  ///< of each operand
+  ScratchVector<RunsOf<Number>> runs;                       ///< rows: of each operand
+  Number block() const;                                     ///< LaunchShape::block
+  Number row_items() const;                                 ///< work items of a row, or tiles
+  Count threads() const;                                    ///< that a GPU needs for them
 };
+using Layout = LayoutOf<std::int64_t>;
+using SizedLayout = LayoutOf<Size>;
 
 /// An axis of a kernel's space that ends where a value says.
 struct AxisBound {
@@ -316,8 +350,15 @@ struct AxisBound {
 /// `shape` is the outputs' shape. Axes of size one are dropped, the others are ordered by the first
 /// output's strides, those that run backwards in it are reversed, and neighbours that are one
 /// longer axis in every operand are merged.
+SizedLayout plan_layout(const Sizes& shape, std::span<const SizedOperand> operands, Backend backend,
+                        std::span<const AxisBound> bounds = {});
 Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend backend,
                    std::span<const AxisBound> bounds = {});
+
+/// The numbers of a call as planners take them, and those of a layout as they are.
+Sizes sized(const Dims& shape);
+ScratchVector<SizedOperand> sized(std::span<const Operand> operands);
+Layout plain(SizedLayout layout);
 
 /// The numbers by which device code divides (preamble/divide.h): n / divisor is
 /// (mulhi(n, multiplier) + n) >> shift for n < 2^31 and 1 <= divisor <= 2^31.

@@ -10,7 +10,7 @@
 namespace kiln::fusion {
 namespace {
 
-bool varies_along(const MergedAxis& axis, const Operand& operand) {
+bool varies_along(const MergedAxis& axis, const SizedOperand& operand) {
   return differs_along(axis, operand.index_operands);
 }
 
@@ -24,13 +24,27 @@ bool differs_along(const MergedAxis& axis, std::uint64_t operands) {
   return false;
 }
 
-void reserve_operands(Layout& layout, std::size_t operands) {
+Size element_count(const Sizes& shape) {
+  Size count = 1;
+  for (const Size& size : shape) count *= size;
+  return count;
+}
+
+Size element_count(const Sizes& shape, const Sizes& strides) {
+  Size count = 1;
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    if (strides[k] != 0) count *= shape[k];
+  }
+  return count;
+}
+
+void reserve_operands(SizedLayout& layout, std::size_t operands) {
   layout.schedule.operands.reserve(operands);
   layout.offsets.reserve(operands);
 }
 
-void take_axes(Layout& layout, ScratchVector<MergedAxis>& axes) {
-  layout.shape = Dims(axes.size());
+void take_axes(SizedLayout& layout, ScratchVector<MergedAxis>& axes) {
+  layout.shape.resize(axes.size());
   layout.strides.reserve(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) {
     layout.shape[k] = axes[k].size;
@@ -46,8 +60,8 @@ std::uint64_t outer_axes_of(const ScratchVector<MergedAxis>& axes, std::size_t o
   return outer;
 }
 
-std::size_t first_output(std::span<const Operand> operands) {
-  const auto found = std::ranges::find_if(operands, &Operand::output);
+std::size_t first_output(std::span<const SizedOperand> operands) {
+  const auto found = std::ranges::find_if(operands, &SizedOperand::output);
   return found == operands.end() ? 0 : static_cast<std::size_t>(found - operands.begin());
 }
 
@@ -72,19 +86,19 @@ bool ends_by_lane(const ScratchVector<MergedAxis>& axes, std::span<const AxisBou
       bounds, [&](const AxisBound& bound) { return differs_along(axes.back(), bound.operands); });
 }
 
-MergedAxis& add_axis(ScratchVector<MergedAxis>& axes, const Dims& shape, std::size_t k,
-                     std::span<const Operand> operands) {
+MergedAxis& add_axis(ScratchVector<MergedAxis>& axes, const Sizes& shape, std::size_t k,
+                     std::span<const SizedOperand> operands) {
   MergedAxis& axis = axes.emplace_back();
   axis.size = shape[k];
   axis.strides.resize(operands.size());
-  std::int64_t* stride = axis.strides.data();
-  for (const Operand& operand : operands) *stride++ = operand.strides[k];
+  Size* stride = axis.strides.data();
+  for (const SizedOperand& operand : operands) *stride++ = operand.strides[k];
   axis.from.push_back(k);
   return axis;
 }
 
-ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, const Dims& shape,
-                                     std::span<const Operand> operands, bool reduced,
+ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, const Sizes& shape,
+                                     std::span<const SizedOperand> operands, bool reduced,
                                      std::span<const AxisBound> bounds) {
   ScratchVector<MergedAxis> axes;
   axes.reserve(shape.size() + 1);  // planners add one where there is none
@@ -96,26 +110,26 @@ ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, const Dims& shape
   return axes;
 }
 
-void sort_by_memory(ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
+void sort_by_memory(ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,
                     std::size_t operand) {
   if (axes.size() < 2) return;
-  const Operand& own = operands[operand];
+  const SizedOperand& own = operands[operand];
   const auto distance = [&](const MergedAxis& axis) {
-    const std::int64_t stride = axis.strides[operand];
-    return std::abs(stride == 0 && varies_along(axis, own) ? own.indexed.stride : stride);
+    const Size stride = axis.strides[operand];
+    return abs(stride == 0 && varies_along(axis, own) ? own.indexed.stride : stride);
   };
   sort_axes(axes,
             [&](const MergedAxis& a, const MergedAxis& b) { return distance(a) > distance(b); });
 }
 
-Indexing indexing_of(const ScratchVector<MergedAxis>& axes, const Operand& operand) {
+Indexing indexing_of(const ScratchVector<MergedAxis>& axes, const SizedOperand& operand) {
   if (!operand.indexed.exists()) return Indexing::none;
   return varies_along(axes.back(), operand) ? Indexing::lane : Indexing::row;
 }
 
-bool has_indexed(std::span<const Operand> operands) {
+bool has_indexed(std::span<const SizedOperand> operands) {
   return std::ranges::any_of(operands,
-                             [](const Operand& operand) { return operand.indexed.exists(); });
+                             [](const SizedOperand& operand) { return operand.indexed.exists(); });
 }
 
 void merge(ScratchVector<MergedAxis>& axes) {
@@ -141,43 +155,42 @@ void merge(ScratchVector<MergedAxis>& axes) {
 
 namespace {
 
-double bytes_of(const Operand& operand) { return bits(operand.dtype) / 8.0; }
-
-// The bytes of all elements of an operand, each once.
-double extent_of(const ScratchVector<MergedAxis>& axes, const Operand& operand, std::size_t index) {
-  double bytes = bytes_of(operand);
+// The bits of all elements of an operand, each once.
+Size extent_of(const ScratchVector<MergedAxis>& axes, const SizedOperand& operand,
+               std::size_t index) {
+  Size extent = bits(operand.dtype);
   for (const MergedAxis& axis : axes) {
-    if (axis.strides[index] != 0) bytes *= static_cast<double>(axis.size);
+    if (axis.strides[index] != 0) extent *= axis.size;
   }
-  return bytes;
+  return extent;
 }
 
 // Splits an axis in two: `size` steps, and the elements of one step.
-std::pair<MergedAxis, MergedAxis> split(const MergedAxis& axis, std::int64_t size) {
+std::pair<MergedAxis, MergedAxis> split(const MergedAxis& axis, Size size) {
   MergedAxis steps = axis;
   MergedAxis rest = axis;
   steps.size = size;
   rest.size = axis.size / size;
-  for (std::int64_t& stride : steps.strides) stride *= rest.size;
+  for (Size& stride : steps.strides) stride *= rest.size;
   return {steps, rest};
 }
 
 // The axis along which inputs repeat that are too large for the caches near the threads and that
 // are a good part of what is moved.
 std::optional<std::size_t> repeating_axis(const ScratchVector<MergedAxis>& axes,
-                                          std::span<const Operand> operands) {
-  constexpr double kNearBytes = 64 << 10;
+                                          std::span<const SizedOperand> operands) {
+  constexpr std::int64_t kNearBits = 64 << 13;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
-    double repeated = 0;
-    double once = 0;
+    int repeated = 0;  // bits of an element of each
+    int once = 0;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (operands[i].iota || axes.back().strides[i] == 0) continue;
       const bool repeats =
           axes[k].strides[i] == 0 && !operands[i].output && !varies_along(axes[k], operands[i]);
-      const bool far = extent_of(axes, operands[i], i) > kNearBytes;
-      (repeats ? repeated : once) += repeats && !far ? 0 : bytes_of(operands[i]);
+      const bool near = repeats && extent_of(axes, operands[i], i) <= kNearBits;
+      if (!near) (repeats ? repeated : once) += bits(operands[i].dtype);
     }
-    if (repeated >= once / 2) return k;
+    if (2 * repeated >= once) return k;
   }
   return std::nullopt;
 }
@@ -210,15 +223,14 @@ namespace {
 // Whether some operand is to be read through tiles.
 bool has_columns(const ScratchVector<MergedAxis>& axes) {
   constexpr std::int64_t kNear = 4;
-  return std::ranges::any_of(axes.back().strides,
-                             [](std::int64_t stride) { return stride > kNear; });
+  return std::ranges::any_of(axes.back().strides, [](Size stride) { return stride > kNear; });
 }
 
 }  // namespace
 
 ScratchVector<MergedAxis> follow_largest_input(ScratchVector<MergedAxis> axes,
-                                               std::span<const Operand> operands, double cache_line,
-                                               std::int64_t most) {
+                                               std::span<const SizedOperand> operands,
+                                               int line_bytes, Size most) {
   if (axes.empty() || has_columns(axes)) return axes;
   std::size_t largest = operands.size();
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -230,7 +242,7 @@ ScratchVector<MergedAxis> follow_largest_input(ScratchVector<MergedAxis> axes,
   }
   if (largest == operands.size()) return axes;
   const MergedAxis& inner = axes.back();
-  if (static_cast<double>(inner.size) * bytes_of(operands[largest]) >= cache_line) return axes;
+  if (inner.size * bits(operands[largest].dtype) >= 8 * line_bytes) return axes;
   for (std::size_t k = 0; k + 2 < axes.size(); ++k) {
     if (axes[k].strides[largest] != inner.size * inner.strides[largest]) continue;
     if (axes[k].size > most) continue;
@@ -242,8 +254,8 @@ ScratchVector<MergedAxis> follow_largest_input(ScratchVector<MergedAxis> axes,
 }
 
 ScratchVector<MergedAxis> order_for_reuse(ScratchVector<MergedAxis> axes,
-                                          std::span<const Operand> operands) {
-  constexpr double kSector = 32;  // bytes that a GPU reads or writes at least
+                                          std::span<const SizedOperand> operands) {
+  constexpr int kSector = 32;  // bytes that a GPU reads or writes at least
   if (has_columns(axes)) return axes;
   if (const auto k = repeating_axis(axes, operands)) return interleave_steps(std::move(axes), *k);
   return follow_largest_input(std::move(axes), operands, kSector,
@@ -251,7 +263,7 @@ ScratchVector<MergedAxis> order_for_reuse(ScratchVector<MergedAxis> axes,
 }
 
 Access access_of(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
-  const std::int64_t stride = axes.back().strides[operand];
+  const Size stride = axes.back().strides[operand];
   if (stride == 1) return Access::contiguous;
   if (stride != 0) return Access::strided;
   const bool moves =
@@ -259,38 +271,36 @@ Access access_of(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
   return moves ? Access::broadcast : Access::scalar;
 }
 
-int alignment_of(const Operand& operand, std::int64_t offset, std::int64_t strides, int width) {
-  const auto halves = static_cast<std::uint64_t>(bits(operand.dtype) / 4);  // bytes, if packed
+int alignment_of(const SizedOperand& operand, Size offset, Size strides, int width) {
+  const int parts = is_packed(operand.dtype) ? 2 : 1;  // of a byte
+  const int element = bits(operand.dtype) * parts / 8;
   if (operand.indexed.exists()) strides |= operand.indexed.stride;
-  const std::uint64_t all = (operand.address * 2 + static_cast<std::uint64_t>(offset) * halves) |
-                            static_cast<std::uint64_t>(strides | width) * halves | 32;
-  return std::max(1, static_cast<int>(all & (~all + 1)) / 2);
+  const Size all = (operand.address * parts + offset * element) | (strides * element) |
+                   (width * element) | (16 * parts);
+  return std::max(1, static_cast<int>(lowest_bit(all)) / parts);
 }
 
-int alignment_of(const Operand& operand, std::int64_t offset, const ScratchVector<MergedAxis>& axes,
+int alignment_of(const SizedOperand& operand, Size offset, const ScratchVector<MergedAxis>& axes,
                  std::size_t inner, std::size_t index, int width) {
-  std::int64_t strides = 0;
+  Size strides = 0;
   for (std::size_t k = 0; k < axes.size(); ++k) {
     if (k != inner) strides |= axes[k].strides[index];
   }
   return alignment_of(operand, offset, strides, width);
 }
 
-bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
-                      std::uint64_t elements, int width) {
-  constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
+bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,
+                      Size elements, int width) {
+  constexpr std::int64_t kLimit = std::int64_t{1} << 31;
   if (elements >= kLimit) return true;
-  const auto distance = [](std::int64_t stride, std::int64_t steps) {
-    return static_cast<std::uint64_t>(std::abs(stride)) * static_cast<std::uint64_t>(steps);
-  };
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    std::uint64_t span = distance(axes.back().strides[i], width);
+    Size span = abs(axes.back().strides[i]) * width;
     for (const MergedAxis& axis : axes) {
-      span += distance(axis.strides[i], std::max<std::int64_t>(axis.size, 1) - 1);
+      if (axis.size > 1) span += abs(axis.strides[i]) * (axis.size - 1);
     }
-    const IndexedAxis& indexed = operands[i].indexed;
-    if (indexed.exists()) {
-      span += distance(indexed.stride, std::max<std::int64_t>(indexed.extent, 1) - 1);
+    const auto& indexed = operands[i].indexed;
+    if (indexed.exists() && indexed.extent > 1) {
+      span += abs(indexed.stride) * (indexed.extent - 1);
     }
     if (span >= kLimit) return true;
   }

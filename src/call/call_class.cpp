@@ -1,6 +1,7 @@
 #include "call/call_class.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -18,8 +19,6 @@ namespace {
 // The first words of signatures that are no call's, whose first word is a device.
 constexpr std::uint64_t kClassTag = 1ull << 62;
 constexpr std::uint64_t kKernelsTag = 1ull << 61;
-
-constexpr std::size_t kMostKernels = 4;
 
 // The kernels' layouts for a call.
 using Layouts = fusion::ScratchVector<fusion::Layout>;
@@ -41,11 +40,6 @@ struct KernelsKey {
   }
 };
 
-const View& view_of(const Call& call, std::size_t operand) {
-  return operand < call.inputs.size() ? call.inputs[operand].view()
-                                      : call.outputs[operand - call.inputs.size()];
-}
-
 // What kernel_spec() checks of the sizes of such a kernel.
 bool may_have(const CallClass::Kernel& kernel, const Dims& shape,
               std::span<const fusion::Operand> operands) {
@@ -62,60 +56,42 @@ bool may_have(const CallClass::Kernel& kernel, const Dims& shape,
 
 // Without work items if there is no such kernel.
 fusion::Layout layout_of(const CallClass& known, const CallClass::Kernel& kernel, const Call& call,
-                         std::span<const std::int64_t> sizes, double& elements) {
-  Dims shape(kernel.sizes.size());
-  elements = 1;
-  for (std::size_t k = 0; k < shape.size(); ++k) {
-    shape[k] = sizes[kernel.sizes[k]];
-    elements *= static_cast<double>(shape[k]);
-  }
-  thread_local std::vector<fusion::Operand> operands;  // of other kernels before
-  operands.resize(kernel.operands.size());
-  for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
-    const CallClass::Kernel::Operand& own = kernel.operands[i];
-    const View& view = view_of(call, own.operand);
-    fusion::Operand& operand = operands[i];
-    operand.dtype = view.dtype();
-    operand.output = own.operand >= call.inputs.size();
-    operand.iota = false;
-    if (operand.strides.size() != shape.size()) operand.strides = Dims(shape.size());
-    for (std::size_t k = 0; k < shape.size(); ++k) {
-      operand.strides[k] = own.axes[k] == CallClass::Kernel::kRepeats
-                               ? 0
-                               : view.strides()[static_cast<std::size_t>(own.axes[k])];
-    }
-    operand.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data()));
-    operand.offset = view.offset();
-    operand.index_operands = own.index_operands;
-    operand.indexed = {};
-    if (own.indexed_size < 0) continue;
-    operand.indexed.extent = sizes[static_cast<std::size_t>(own.indexed_size)];
-    if (own.indexed_axis != CallClass::Kernel::kRepeats) {
-      operand.indexed.stride = view.strides()[static_cast<std::size_t>(own.indexed_axis)];
-    }
-  }
-  if (!may_have(kernel, shape, operands)) return {};
+                         std::span<const std::int64_t> sizes) {
+  const CallNumbers numbers(kernel, call, sizes);
+  if (!may_have(kernel, numbers.shape, numbers.operands)) return {};
+  std::vector<fusion::Operand>& operands = numbers.operands;
   operands.insert(operands.end(), kernel.iotas.begin(), kernel.iotas.end());
   if (kernel.has_iotas) {
     const TypedFunction& function = kernel.spec.function;
-    for (fusion::Operand& iota : fusion::iota_operands(function.graph, shape, function.name)) {
+    for (fusion::Operand& iota :
+         fusion::iota_operands(function.graph, numbers.shape, function.name)) {
       operands.push_back(std::move(iota));
     }
   }
-  return plan_kernel(kernel.spec.function, kernel.spec.form, shape, operands, known.features);
+  return plan_kernel(kernel.spec.function, kernel.spec.form, numbers.shape, operands,
+                     known.features);
 }
 
-// False if the kernels may have to run in another order, or one would have nothing to compute.
+// Whether the kernels run in the order in which they are: those of larger shapes first.
+bool keeps_order(const CallClass& known, std::span<const std::int64_t> sizes) {
+  double before = std::numeric_limits<double>::infinity();
+  for (const CallClass::Kernel& kernel : known.kernels) {
+    double elements = 1;
+    for (const std::uint8_t size : kernel.sizes) elements *= static_cast<double>(sizes[size]);
+    if (elements >= before) return false;
+    before = elements;
+  }
+  return true;
+}
+
+// False if one would have nothing to compute.
 bool find_layouts(const CallClass& known, const Call& call, std::span<const std::int64_t> sizes,
                   Layouts& layouts) {
-  double before = 0;
   layouts.reserve(known.kernels.size());
-  for (std::size_t i = 0; i < known.kernels.size(); ++i) {
-    double elements = 0;
-    const fusion::Layout& layout = layouts.emplace_result(
-        [&] { return layout_of(known, known.kernels[i], call, sizes, elements); });
-    if (layout.work_items == 0 || (i != 0 && elements >= before)) return false;
-    before = elements;
+  for (const CallClass::Kernel& kernel : known.kernels) {
+    const fusion::Layout& layout =
+        layouts.emplace_result([&] { return layout_of(known, kernel, call, sizes); });
+    if (layout.work_items == 0) return false;
   }
   return true;
 }
@@ -150,15 +126,47 @@ void check_overlap_of(const CallClass& known, const Call& call) {
   check_overlap(known.names, std::span(extents).first(count), call);
 }
 
-void launch(const CallClass& known, const CallClass::Kernel& mapping, const ScheduledKernel& kernel,
-            const fusion::Layout& layout, const Call& call) {
+void launch(const CallClass& known, const CallClass::Kernel& mapping, const KernelLaunch& kernel,
+            const Call& call) {
   std::array<char*, ClassKey::kMostOperands> data;
   for (std::size_t i = 0; i < mapping.operands.size(); ++i) {
     data[i] = static_cast<char*>(view_of(call, mapping.operands[i].operand).data());
   }
-  LaunchBlock block(kernel, layout, std::span(data).first(mapping.operands.size()));
-  fill_scalars(known.names, kernel.planned, call, block.bytes());
+  LaunchBlock block = kernel.block(std::span(data).first(mapping.operands.size()));
+  fill_scalars(known.names, kernel.kernel->planned, call, block.bytes());
   block.launch(*known.backend, mapping.spec.form, call.stream);
+}
+
+// How each kernel is launched.
+struct Launches {
+  std::array<KernelLaunch, CallClass::kMostKernels> of;
+  Layouts layouts;
+  TapeValues values;
+};
+
+bool find_tapes(const PlanTable& plans, const CallClass& known, const Call& call,
+                std::span<const std::int64_t> sizes, Launches& launches) {
+  const std::size_t size_kind = size_kind_of(sizes);
+  for (std::size_t i = 0; i < known.kernels.size(); ++i) {
+    KernelLaunch& launch = launches.of[i];
+    const TapedCall* const taped =
+        find_tape(plans, known, i, call, sizes, size_kind, launches.values, launch.values);
+    if (taped == nullptr) return false;
+    launch.kernel = &taped->kernel;
+    launch.tape = &taped->tape;
+  }
+  return true;
+}
+
+// Of the layouts that a call has; false if a kernel is not known.
+bool plan_launches(const PlanTable& plans, const CallClass& known, const Call& call,
+                   std::span<const std::int64_t> sizes, Launches& launches) {
+  if (!find_layouts(known, call, sizes, launches.layouts)) return false;
+  const ScheduledKernels* const kernels = find_kernels(plans, known, launches.layouts);
+  for (std::size_t i = 0; kernels != nullptr && i < known.kernels.size(); ++i) {
+    launches.of[i] = {&kernels->kernels[i], nullptr, nullptr, &launches.layouts[i]};
+  }
+  return kernels != nullptr;
 }
 
 // ---- Classes -----------------------------------------------------------------------------------
@@ -245,7 +253,7 @@ std::shared_ptr<CallClass> make_class(const ClassKey& key, const Call& call, con
                                       const SpecsOf& specs_of) {
   static std::atomic<std::uint64_t> next{1};
   std::vector<KernelSpec> specs = marked_specs(call, specs_of);
-  if (specs.size() != plan.kernels.size() || specs.size() > kMostKernels) return nullptr;
+  if (specs.size() != plan.kernels.size() || specs.size() > CallClass::kMostKernels) return nullptr;
   auto made = std::make_shared<CallClass>();
   made->signature.assign(key.words().begin(), key.words().end());
   made->hash = key.hash();
@@ -330,19 +338,21 @@ bool launch_by_class(const PlanTable& plans, const Call& call, std::uint64_t has
   const CachedPlan* const found = plans.find(key.words(), key.hash());
   if (found == nullptr || !is_sound(call)) return false;
   const auto& known = static_cast<const CallClass&>(*found);
+  if (!keeps_order(known, key.sizes())) return false;
   const fusion::ScratchScope scratch;  // of the layouts, which end before it
-  Layouts layouts;
-  try {
-    if (!find_layouts(known, call, key.sizes(), layouts)) return false;
-  } catch (const Error&) {
-    return false;  // a plan says it in the words of this call
+  Launches launches;
+  if (!find_tapes(plans, known, call, key.sizes(), launches)) {
+    try {
+      if (!plan_launches(plans, known, call, key.sizes(), launches)) return false;
+    } catch (const Error&) {
+      return false;  // a plan says it in the words of this call
+    }
   }
-  const ScheduledKernels* const kernels = find_kernels(plans, known, layouts);
-  if (kernels == nullptr || known.counts.is_often(hash)) return false;
+  if (known.counts.is_often(hash)) return false;
   check_overlap_of(known, call);
   check_updates(known.names, known.updates, call);
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
-    launch(known, known.kernels[i], kernels->kernels[i], layouts[i], call);
+    launch(known, known.kernels[i], launches.of[i], call);
   }
   return true;
 }
@@ -367,23 +377,33 @@ void add_to_class(PlanTable& plans, const Call& call, const Plan& plan, const Sp
   }
   const auto& known = static_cast<const CallClass&>(*found);
   Layouts layouts;
-  if (!find_layouts(known, call, key.sizes(), layouts)) return;
+  if (!keeps_order(known, key.sizes()) || !find_layouts(known, call, key.sizes(), layouts)) return;
   const KernelsKey kernels_key(known, layouts);
+  std::shared_ptr<const CachedPlan> kernels;
   {
     const base::ReadSection reading;
-    if (plans.find(kernels_key.words, kernels_key.hash) != nullptr) return;
+    if (const CachedPlan* const other = plans.find(kernels_key.words, kernels_key.hash)) {
+      kernels = other->shared_from_this();
+    }
   }
-  const std::vector<KernelSpec> specs = specs_of(types_of(call));
-  auto kernels = std::make_shared<ScheduledKernels>();
-  kernels->signature.assign(kernels_key.words.begin(), kernels_key.words.end());
-  kernels->hash = kernels_key.hash;
-  kernels->device = plan.device;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    EmittedKernel emitted = emit_kernel(specs[i], known.target);
-    kernels->kernels.push_back({std::move(emitted.layout.schedule),
-                                std::move(emitted.kernel.parameters), plan.kernels[i]});
+  if (kernels == nullptr) {
+    const std::vector<KernelSpec> specs = specs_of(types_of(call));
+    auto made = std::make_shared<ScheduledKernels>();
+    made->signature.assign(kernels_key.words.begin(), kernels_key.words.end());
+    made->hash = kernels_key.hash;
+    made->device = plan.device;
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      EmittedKernel emitted = emit_kernel(specs[i], known.target);
+      made->kernels.push_back({std::move(emitted.layout.schedule),
+                               std::move(emitted.kernel.parameters), plan.kernels[i]});
+    }
+    kernels = plans.insert(std::move(made));
   }
-  plans.insert(std::move(kernels));
+  const auto& scheduled = static_cast<const ScheduledKernels&>(*kernels).kernels;
+  for (std::size_t i = 0; i < known.kernels.size(); ++i) {
+    if (scheduled[i].schedule != layouts[i].schedule) continue;
+    add_tape_of_call(plans, known, i, call, key.sizes(), scheduled[i]);
+  }
 }
 
 }  // namespace kiln

@@ -1,12 +1,11 @@
 // Calls by class, not by shape: what the text of a call's kernels depends on is looked up, and its
-// numbers are computed on the stack. A shape never seen then costs a layout, and leaves nothing
-// behind.
+// numbers are computed on the stack. A shape never seen then leaves nothing behind.
 //
 // Calls are of one class if they agree in everything but sizes, strides and alignment, and if the
 // same of their axes have one element and the same are equally long: then they have the same
 // specification, but for those numbers. A class keeps the kernels of each schedule that its layouts
-// have had so far. Where a schedule depends on sizes is the planners' business (fusion/schedule):
-// they run for every call.
+// have had so far, and tapes of what planners computed (kernel/kernel_tape.hpp): where one holds for
+// a call, the call has its schedule. Else planners run for the call.
 #pragma once
 
 #include <array>
@@ -19,6 +18,7 @@
 
 #include "call/plan.hpp"
 #include "call/scheduled_kernel.hpp"
+#include "call/taped_kernel.hpp"
 #include "core/plan_table.hpp"
 #include "kernel/kernel_spec.hpp"
 #include "kernel/target.hpp"
@@ -91,7 +91,37 @@ struct CallClass final : CachedPlan {
   CallCounts counts;
   /// The hash of the schedules that a call had last, which the next is likely to have.
   mutable std::atomic<std::uint64_t> recent = 0;
+  static constexpr std::size_t kMostKernels = 4;
+  std::array<RecentTapes, kMostKernels> recent_tapes;  ///< of each kernel
 };
+
+/// The numbers that one of its kernels is planned for; without those of iotas that sizes change.
+struct CallNumbers {
+  CallNumbers(const CallClass::Kernel& kernel, const Call& call,
+              std::span<const std::int64_t> sizes);
+  Dims shape;
+  std::vector<fusion::Operand>& operands;  ///< of the thread
+};
+/// The view of an operand; inputs count from 0, outputs go on.
+const View& view_of(const Call& call, std::size_t operand);
+
+/// Where a call has a number that a kernel's tape takes.
+struct CallSource {
+  CallNumber::Kind kind;
+  std::uint32_t operand = 0;  ///< of the call
+  std::int32_t axis = 0;      ///< of that operand; of an extent, which of ClassKey::sizes()
+};
+using TapedCall = TapedKernel<CallSource>;
+
+/// A kernel's tape that holds for a call, or null; `values`: of that run. Takes no lock.
+const TapedCall* find_tape(const PlanTable& plans, const CallClass& known, std::size_t kernel,
+                           const Call& call, std::span<const std::int64_t> sizes,
+                           std::size_t size_kind, TapeValues& memory, const std::int64_t*& values);
+/// Adds one to a kernel for a call that has none, with the kernel of its schedule, if it can have
+/// one.
+void add_tape_of_call(PlanTable& plans, const CallClass& known, std::size_t kernel,
+                      const Call& call, std::span<const std::int64_t> sizes,
+                      const ScheduledKernel& scheduled);
 
 /// The specifications of calls of a Callable; throws Error.
 using SpecsOf = std::function<std::vector<KernelSpec>(const CallTypes&)>;

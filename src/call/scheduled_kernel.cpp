@@ -115,26 +115,55 @@ bool is_sound(const Call& call) {
   });
 }
 
-LaunchBlock::LaunchBlock(const ScheduledKernel& kernel, const fusion::Layout& layout,
-                         std::span<char* const> data)
-    : kernel_(kernel), layout_(layout) {
-  const std::vector<std::uint32_t>& offsets = kernel.planned.parameters.offsets;
-  std::memset(bytes_.data(), 0, kernel.planned.parameters.bytes.size());
-  fusion::pack_values(kernel.parameters, layout, offsets, bytes_.data());
+void LaunchBlock::put_pointers(std::span<char* const> data, const auto& elements_to) {
+  const std::vector<std::uint32_t>& offsets = kernel_.planned.parameters.offsets;
   for (std::size_t p = 0; p < offsets.size(); ++p) {
     arguments_[p] = bytes_.data() + offsets[p];
-    const fusion::Parameter& parameter = kernel.parameters[p];
+    const fusion::Parameter& parameter = kernel_.parameters[p];
     if (parameter.kind != fusion::Parameter::Kind::pointer) continue;
-    const std::int64_t elements = layout.offsets[parameter.index];
+    const std::int64_t elements = elements_to(p, parameter);
     void* const first = data[parameter.index] + pointer_bytes(elements, parameter.dtype);
     std::memcpy(arguments_[p], &first, sizeof first);
   }
 }
 
+LaunchBlock::LaunchBlock(const ScheduledKernel& kernel, const fusion::Layout& layout,
+                         std::span<char* const> data)
+    : kernel_(kernel),
+      work_items_(layout.threads()),
+      block_(static_cast<std::uint32_t>(layout.block())) {
+  std::memset(bytes_.data(), 0, kernel.planned.parameters.bytes.size());
+  fusion::pack_values(kernel.parameters, layout, kernel.planned.parameters.offsets, bytes_.data());
+  put_pointers(data, [&](std::size_t, const fusion::Parameter& parameter) {
+    return layout.offsets[parameter.index];
+  });
+}
+
+LaunchBlock::LaunchBlock(const ScheduledKernel& kernel, const KernelTape& tape,
+                         const std::int64_t* values, std::span<char* const> data)
+    : kernel_(kernel), work_items_(tape.threads(values)), block_(tape.block(values)) {
+  std::ranges::copy(tape.bytes(), bytes_.data());
+  for (const KernelTape::Value& value : tape.values()) {
+    const fusion::Parameter& parameter = kernel.parameters[value.parameter];
+    const std::int64_t number = values[value.place];
+    std::byte* const to = bytes_.data() + kernel.planned.parameters.offsets[value.parameter];
+    if (parameter.kind == fusion::Parameter::Kind::pointer) {
+      std::memcpy(to, &number, sizeof number);
+    } else {
+      fusion::pack_value(number, parameter.bytes, to);
+    }
+  }
+  put_pointers(data, [&](std::size_t p, const fusion::Parameter&) {
+    std::int64_t elements = 0;
+    std::memcpy(&elements, arguments_[p], sizeof elements);
+    return elements;
+  });
+}
+
 void LaunchBlock::launch(jit::Backend& backend, const KernelForm& form, const Stream& stream) {
   jit::LaunchShape shape = kernel_.planned.shape;
-  shape.work_items = layout_.threads();
-  if (!std::holds_alternative<ElementwiseForm>(form)) shape.block = layout_.block();
+  shape.work_items = work_items_;
+  if (!std::holds_alternative<ElementwiseForm>(form)) shape.block = block_;
   backend.launch(*kernel_.planned.kernel, shape, arguments_.data(), stream);
 }
 

@@ -11,6 +11,7 @@
 #include "call/plan.hpp"
 #include "core/plan_table.hpp"
 #include "kernel/kernel_spec.hpp"
+#include "kernel/kernel_tape.hpp"
 
 namespace kiln {
 
@@ -56,13 +57,19 @@ class LaunchBlock {
   /// `data`: of each operand of the layout.
   LaunchBlock(const ScheduledKernel& kernel, const fusion::Layout& layout,
               std::span<char* const> data);
+  /// `values`: of a run of the kernel's tape.
+  LaunchBlock(const ScheduledKernel& kernel, const KernelTape& tape, const std::int64_t* values,
+              std::span<char* const> data);
   std::byte* bytes() { return bytes_.data(); }
   /// The scalars must have been filled in.
   void launch(jit::Backend& backend, const KernelForm& form, const Stream& stream);
 
  private:
+  void put_pointers(std::span<char* const> data, const auto& elements_to);
+
   const ScheduledKernel& kernel_;
-  const fusion::Layout& layout_;
+  const std::uint64_t work_items_;
+  const std::uint32_t block_;
   alignas(16) std::array<std::byte, ScheduledKernel::kMostBytes> bytes_;
   std::array<void*, ScheduledKernel::kMostParameters> arguments_;
 };

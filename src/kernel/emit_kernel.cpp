@@ -22,20 +22,25 @@
 namespace kiln {
 namespace {
 
-bool is_packed_operand(const fusion::Operand& operand) { return is_packed(operand.dtype); }
+template <class Operand>
+bool is_packed_operand(const Operand& operand) {
+  return is_packed(operand.dtype);
+}
 
-std::optional<fusion::Layout> products_of(const fusion::TypedGraph& graph, const RowsForm& rows,
-                                          const Dims& shape,
-                                          std::span<const fusion::Operand> operands,
-                                          fusion::Backend backend, bool tiles) {
+using Operands = std::span<const fusion::SizedOperand>;
+
+std::optional<fusion::SizedLayout> products_of(const fusion::TypedGraph& graph,
+                                               const RowsForm& rows, const fusion::Sizes& shape,
+                                               Operands operands, fusion::Backend backend,
+                                               bool tiles) {
   if (rows.space.splits > 1 || !graph.bounds.empty()) return std::nullopt;
   return fusion::plan_products(graph, rows.space, shape, operands, rows.row_invariant, backend,
                                tiles);
 }
 
 // Kernels in several passes keep a row in registers, element by element.
-void check_not_packed(const TypedFunction& function, std::span<const fusion::Operand> operands) {
-  const auto packed = std::ranges::find_if(operands, is_packed_operand);
+void check_not_packed(const TypedFunction& function, Operands operands) {
+  const auto packed = std::ranges::find_if(operands, is_packed_operand<fusion::SizedOperand>);
   if (packed == operands.end()) return;
   const auto index = static_cast<std::size_t>(packed - operands.begin());
   throw Error(Code::unsupported,
@@ -49,11 +54,11 @@ void check_not_packed(const TypedFunction& function, std::span<const fusion::Ope
 
 // The layout of each form.
 struct Planning {
-  fusion::Layout operator()(const ElementwiseForm&) const {
+  fusion::SizedLayout operator()(const ElementwiseForm&) const {
     return fusion::plan_layout(shape, operands, target.backend, function.bounds);
   }
 
-  fusion::Layout operator()(const RowsForm& rows) const {
+  fusion::SizedLayout operator()(const RowsForm& rows) const {
     if (auto products =
             products_of(function.graph, rows, shape, operands, target.backend, target.tiles)) {
       return *std::move(products);
@@ -65,17 +70,17 @@ struct Planning {
                              rows.space.gives_places, target.backend, features, function.bounds);
   }
 
-  fusion::Layout operator()(const ScanForm& scan) const {
+  fusion::SizedLayout operator()(const ScanForm& scan) const {
     return fusion::plan_scan(shape, scan.axis, operands, target.backend);
   }
 
-  fusion::Layout operator()(const AttentionForm& attention) const {
+  fusion::SizedLayout operator()(const AttentionForm& attention) const {
     return fusion::plan_attention(attention, shape, operands, target.backend, function.bounds);
   }
 
   const TypedFunction& function;
-  const Dims& shape;
-  const std::span<const fusion::Operand> operands;
+  const fusion::Sizes& shape;
+  const Operands operands;
   const TargetFeatures& target;
 };
 
@@ -93,7 +98,7 @@ fusion::KernelDescription text_of(const KernelSpec& spec, const fusion::Layout& 
       std::holds_alternative<ScanForm>(spec.form) ? fusion::emit_scan(graph, schedule, accuracy)
       : schedule.products.rows != 0               ? fusion::emit_products(graph, schedule, accuracy)
                                                   : fusion::emit_rows(graph, schedule, accuracy);
-  kernel.block = layout.block();
+  kernel.block = static_cast<std::uint32_t>(layout.block());
   return kernel;
 }
 
@@ -137,12 +142,19 @@ std::string readable_text(const KernelRequest& request, std::string_view source)
                           request.outputs);
 }
 
+fusion::SizedLayout plan_kernel(const TypedFunction& function, const KernelForm& form,
+                                const fusion::Sizes& shape, Operands operands,
+                                const TargetFeatures& target) {
+  fusion::SizedLayout layout = std::visit(Planning{function, shape, operands, target}, form);
+  layout.schedule.pdl = target.pdl;
+  return layout;
+}
+
 fusion::Layout plan_kernel(const TypedFunction& function, const KernelForm& form, const Dims& shape,
                            std::span<const fusion::Operand> operands,
                            const TargetFeatures& target) {
-  fusion::Layout layout = std::visit(Planning{function, shape, operands, target}, form);
-  layout.schedule.pdl = target.pdl;
-  return layout;
+  return fusion::plain(
+      plan_kernel(function, form, fusion::sized(shape), fusion::sized(operands), target));
 }
 
 EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
@@ -166,10 +178,10 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
 }
 
 bool can_reduce_packed(const KernelSpec& spec) {
-  if (std::ranges::none_of(spec.operands, is_packed_operand)) return true;
+  if (std::ranges::none_of(spec.operands, is_packed_operand<fusion::Operand>)) return true;
   const auto* rows = std::get_if<RowsForm>(&spec.form);
-  return rows != nullptr && products_of(spec.function.graph, *rows, spec.shape, spec.operands,
-                                        fusion::Backend::host, false)
+  return rows != nullptr && products_of(spec.function.graph, *rows, fusion::sized(spec.shape),
+                                        fusion::sized(spec.operands), fusion::Backend::host, false)
                                 .has_value();
 }
 

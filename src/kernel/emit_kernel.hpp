@@ -31,6 +31,10 @@ struct EmittedKernel {
 /// Throws Error(unsupported) for packed operands that no kernel of that form can have.
 fusion::Layout plan_kernel(const TypedFunction& function, const KernelForm& form, const Dims& shape,
                            std::span<const fusion::Operand> operands, const TargetFeatures& target);
+fusion::SizedLayout plan_kernel(const TypedFunction& function, const KernelForm& form,
+                                const fusion::Sizes& shape,
+                                std::span<const fusion::SizedOperand> operands,
+                                const TargetFeatures& target);
 
 /// The same layout and the text for it. Throws as that does.
 EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target);

@@ -147,26 +147,10 @@ class Memories {
   std::array<char*, ClassKey::kMostOperands + 1> data_;
 };
 
-// From the begin of its memory to the operand's first element.
-std::int64_t bytes_to(const ProgramClass::Operand& operand, const ProgramNumbers& at) {
-  const std::int64_t bytes = at.numbers[operand.bytes];
-  if (operand.temporary < 0) return bytes;
-  return bytes + static_cast<std::int64_t>(at.offsets[static_cast<std::size_t>(operand.temporary)]);
-}
-
-// Of an operand's first element.
-std::uintptr_t first_address(const ProgramClass::Operand& operand, const Call& call,
-                             const ProgramNumbers& at) {
-  const std::uintptr_t base = operand.memory < call.inputs.size() + call.outputs.size()
-                                  ? address_of(call, operand.memory)
-                                  : kWorkspaceAddress;
-  return base + static_cast<std::uint64_t>(bytes_to(operand, at));
-}
-
-struct StepLayouts {
+struct StepLaunches {
+  std::array<KernelLaunch, ProgramClass::kMostSteps> of;
   fusion::ScratchVector<fusion::Layout> planned;
-  std::array<const fusion::Layout*, ProgramClass::kMostSteps> of;
-  std::array<const ScheduledKernel*, ProgramClass::kMostSteps> kernels;
+  TapeValues values;
 };
 
 const ScheduledKernel* find_kernel(const PlanTable& plans, const ProgramClass& form,
@@ -187,30 +171,29 @@ const ScheduledKernel* find_kernel(const PlanTable& plans, const ProgramClass& f
 
 // False if one would have nothing to compute, or its kernel is not there.
 bool find_kernels(const PlanTable& plans, const ProgramClass& form, const Call& call,
-                  const ProgramNumbers& at, StepLayouts& layouts) {
-  layouts.planned.reserve(form.steps.size());
+                  const ProgramNumbers& at, StepLaunches& launches) {
   for (std::size_t k = 0; k < form.steps.size(); ++k) {
-    if (form.steps[k].is_fixed) {
-      const FixedKernelKey key(form, k, call, at);
-      if (const CachedPlan* const found = plans.find(key.words(), key.hash())) {
-        const auto& fixed = static_cast<const FixedKernel&>(*found);
-        layouts.of[k] = &fixed.layout;
-        layouts.kernels[k] = &fixed.kernel;
-        continue;
-      }
+    KernelLaunch& step = launches.of[k];
+    if (const TapedStep* const taped =
+            find_tape(plans, form, k, call, at, launches.values, step.values)) {
+      step.kernel = &taped->kernel;
+      step.tape = &taped->tape;
+      continue;
     }
+    launches.planned.reserve(form.steps.size());
     const fusion::Layout& layout =
-        layouts.planned.emplace_result([&] { return layout_of(form, k, call, at); });
+        launches.planned.emplace_result([&] { return layout_of(form, k, call, at); });
     if (layout.work_items == 0) return false;
-    layouts.of[k] = &layout;
-    layouts.kernels[k] = find_kernel(plans, form, k, layout.schedule);
-    if (layouts.kernels[k] == nullptr) return false;
+    step.kernel = find_kernel(plans, form, k, layout.schedule);
+    if (step.kernel == nullptr) return false;
+    step.tape = nullptr;
+    step.layout = &layout;
   }
   return true;
 }
 
 void launch_steps(const ProgramClass& form, const Call& call, const View& workspace,
-                  const ProgramNumbers& at, const StepLayouts& layouts) {
+                  const ProgramNumbers& at, const StepLaunches& launches) {
   const Memories memories(call, workspace);
   for (std::size_t k = 0; k < form.steps.size(); ++k) {
     const ProgramClass::Step& step = form.steps[k];
@@ -219,13 +202,12 @@ void launch_steps(const ProgramClass& form, const Call& call, const View& worksp
       const ProgramClass::Operand& operand = step.operands[i];
       if (!operand.fixed.iota) data[i] = memories[operand.memory] + bytes_to(operand, at);
     }
-    LaunchBlock block(*layouts.kernels[k], *layouts.of[k],
-                      std::span(data).first(step.operands.size()));
-    fill_scalars(step.names(), layouts.kernels[k]->planned,
-                 {call.stream, step.inputs, {}, {}, call.inputs}, block.bytes());
+    const PlannedKernel& planned = launches.of[k].kernel->planned;
+    LaunchBlock block = launches.of[k].block(std::span(data).first(step.operands.size()));
+    fill_scalars(step.names(), planned, {call.stream, step.inputs, {}, {}, call.inputs},
+                 block.bytes());
     for (const auto& [input, number] : step.lengths) {
-      fill_scalar(layouts.kernels[k]->planned, input, Scalar::typed(at.numbers[number], DType::i64),
-                  block.bytes());
+      fill_scalar(planned, input, Scalar::typed(at.numbers[number], DType::i64), block.bytes());
     }
     block.launch(*form.backend, step.spec.form, call.stream);
   }
@@ -328,35 +310,7 @@ StepKernelKey::StepKernelKey(const ProgramClass& form, std::size_t step, std::ui
   words = {kKernelsTag, form.id << 16 | step, hash};
 }
 
-FixedKernelKey::FixedKernelKey(const ProgramClass& form, std::size_t step, const Call& call,
-                               const ProgramNumbers& at) {
-  constexpr std::uint64_t kFixedTag = 1ull << 60;
-  words_[count_++] = kFixedTag;
-  words_[count_++] = form.id << 16 | step;
-  hash_ = mixed(kFixedTag, words_[1]);
-  const std::vector<ProgramClass::Operand>& operands = form.steps[step].operands;
-  for (std::size_t i = 0; i < operands.size();) {
-    std::uint64_t word = 0;
-    for (std::size_t n = 0; n < kOperandsOfWord && i < operands.size(); ++n, ++i) {
-      const std::uint64_t address =
-          operands[i].fixed.iota ? 0 : first_address(operands[i], call, at);
-      word = word * kAddresses + address % kAddresses;
-    }
-    words_[count_++] = word;
-    hash_ = mixed(hash_, word);
-  }
-}
-
 // ---- Forms -------------------------------------------------------------------------------------
-
-std::size_t FixedKernel::bytes() const {
-  return sizeof *this + 8 * signature.size() + bytes_of(kernel) +
-         layout.offsets.size() * sizeof(Dims) + layout.shape.size() * sizeof(fusion::AxisStrides);
-}
-
-std::vector<std::shared_ptr<jit::Kernel>> FixedKernel::loaded_kernels() const {
-  return {kernel.planned.kernel};
-}
 
 CallNames ProgramClass::Step::names() const {
   const TypedFunction& function = spec.function;
@@ -391,6 +345,7 @@ bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbe
   }
   std::array<std::int64_t, ProgramClassKey::kMostSizes + ProgramClass::kMostSums> variables;
   std::size_t count = 0;
+  at.size_kind = size_kind_of(sizes);
   for (std::size_t i = 0; i < key.axis_sizes(); ++i) variables[count++] = sizes[i];
   for (const SizeFormula& sum : form.sums) {
     if (!sum.evaluate(sizes, variables[count++])) return false;
@@ -448,15 +403,13 @@ const ProgramClass* find_form(const PlanTable& plans, ProgramClassKey& key, Prog
   return nullptr;
 }
 
-fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call& call,
-                         const ProgramNumbers& at) {
+std::span<const fusion::Operand> StepNumbers::read(const ProgramClass& form, std::size_t step,
+                                                   const Call& call, const ProgramNumbers& at) {
   const ProgramClass::Step& own = form.steps[step];
   const std::size_t rank = own.shape.size();
-  Dims shape(rank);
+  shape = Dims(rank);
   for (std::size_t k = 0; k < rank; ++k) shape[k] = at.numbers[own.shape[k]];
-  thread_local std::vector<fusion::Operand> memory;  // of other steps before, too
-  if (memory.size() < own.operands.size()) memory.resize(own.operands.size());
-  const std::span<fusion::Operand> operands = std::span(memory).first(own.operands.size());
+  if (operands.size() < own.operands.size()) operands.resize(own.operands.size());
   for (std::size_t i = 0; i < own.operands.size(); ++i) {
     const ProgramClass::Operand& mapped = own.operands[i];
     fusion::Operand& operand = operands[i];
@@ -473,7 +426,29 @@ fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call&
     operand.address = 0;
     if (!operand.iota) operand.address = first_address(mapped, call, at);
   }
-  return plan_kernel(own.spec.function, own.spec.form, shape, operands, form.features);
+  return std::span(operands).first(own.operands.size());
+}
+
+fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call& call,
+                         const ProgramNumbers& at) {
+  const ProgramClass::Step& own = form.steps[step];
+  thread_local StepNumbers numbers;  // with operands of other steps before, too
+  const std::span<const fusion::Operand> operands = numbers.read(form, step, call, at);
+  return plan_kernel(own.spec.function, own.spec.form, numbers.shape, operands, form.features);
+}
+
+std::int64_t bytes_to(const ProgramClass::Operand& operand, const ProgramNumbers& at) {
+  const std::int64_t bytes = at.numbers[operand.bytes];
+  if (operand.temporary < 0) return bytes;
+  return bytes + static_cast<std::int64_t>(at.offsets[static_cast<std::size_t>(operand.temporary)]);
+}
+
+std::uintptr_t first_address(const ProgramClass::Operand& operand, const Call& call,
+                             const ProgramNumbers& at) {
+  const std::uintptr_t base = operand.memory < call.inputs.size() + call.outputs.size()
+                                  ? address_of(call, operand.memory)
+                                  : kWorkspaceAddress;
+  return base + static_cast<std::uint64_t>(bytes_to(operand, at));
 }
 
 std::uintptr_t address_of(const Call& call, std::size_t operand) {
@@ -503,14 +478,14 @@ bool run_by_class(const PlanTable& plans, const Call& call, const View& workspac
   if (at.workspace != 0 && !fits(workspace, at.workspace, call.stream.device)) return false;
   if (!is_apart(*form, call, at.workspace != 0 ? workspace : View())) return false;
   const fusion::ScratchScope scratch;  // of the layouts, which end before it
-  StepLayouts layouts;
+  StepLaunches launches;
   try {
-    if (!find_kernels(plans, *form, call, at, layouts)) return false;
+    if (!find_kernels(plans, *form, call, at, launches)) return false;
   } catch (const Error&) {
     return false;  // a plan says it in the words of this call
   }
   if (form->counts.is_often(hash)) return false;
-  launch_steps(*form, call, workspace, at, layouts);
+  launch_steps(*form, call, workspace, at, launches);
   return true;
 }
 

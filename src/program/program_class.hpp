@@ -1,6 +1,6 @@
 // Runs of a program by class, not by shape: the numbers of a plan are functions of the sizes of a
-// call, and are evaluated on the stack. A shape never seen then costs a layout for each kernel, and
-// leaves nothing behind.
+// call, and are evaluated on the stack. A shape never seen then costs a few dozen operations for
+// each kernel, and leaves nothing behind.
 //
 // Calls are of one class if they agree in everything but sizes, strides and alignment, if the same
 // of their axes have one element and the same are equally long, and if the same operands are in C
@@ -22,6 +22,7 @@
 
 #include "call/call_class.hpp"
 #include "call/scheduled_kernel.hpp"
+#include "call/taped_kernel.hpp"
 #include "core/plan_table.hpp"
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/partition/workspace.hpp"
@@ -106,8 +107,6 @@ struct ProgramClass final : CachedPlan {
     std::vector<Operand> operands;
     std::vector<PlacedOperands::Place> inputs;              ///< of numbers, which argument they are
     std::vector<std::pair<std::uint32_t, Number>> lengths;  ///< inputs that are numbers of elements
-    /// Sizes change none of the numbers that its kernel is planned for: see FixedKernel.
-    bool is_fixed = false;
     CallNames names() const;
   };
 
@@ -145,6 +144,7 @@ struct ProgramClass final : CachedPlan {
   mutable std::atomic<std::uint64_t> recent = 0;
   /// Of each step, the hash of the schedule that a call had last, which the next is likely to have.
   mutable std::array<std::atomic<std::uint64_t>, kMostSteps> recent_schedules{};
+  std::array<RecentTapes, kMostSteps> recent_tapes;  ///< of each step
 };
 
 /// Of a call whose class and form are known, the bytes of workspace that it needs. To be called in

@@ -45,7 +45,6 @@ class FormMaker {
     add_extents();
     for (std::size_t i = 0; i < samples_[0].facts.size(); ++i) add_fact(i);
     add_formulas();
-    for (ProgramClass::Step& step : form_.steps) step.is_fixed = is_fixed(step);
     fix_places();
   }
 
@@ -120,17 +119,6 @@ class FormMaker {
       step.spec.operands.clear();
       form_.steps.push_back(std::move(step));
     }
-  }
-
-  bool is_fixed(const ProgramClass::Step& step) const {
-    const auto is_constant = [&](Number position) { return formula(position).is_constant(); };
-    return std::ranges::all_of(step.shape, is_constant) &&
-           std::ranges::all_of(step.operands, [&](const ProgramClass::Operand& operand) {
-             return std::ranges::all_of(operand.strides, is_constant) &&
-                    is_constant(operand.offset) && is_constant(operand.split_stride) &&
-                    is_constant(operand.place) && is_constant(operand.place_stride) &&
-                    is_constant(operand.place_count);
-           });
   }
 
   static void check_shape(const KernelSpec& spec) {

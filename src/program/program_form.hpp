@@ -4,7 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "call/taped_kernel.hpp"
 #include "program/program_class.hpp"
 
 namespace kiln {
@@ -14,6 +16,17 @@ struct ProgramNumbers {
   std::array<std::int64_t, ProgramClass::kMostNumbers> numbers;
   std::array<std::uint64_t, fusion::kFewLifetimes> offsets;  ///< of places in the workspace
   std::uint64_t workspace = 0;                               ///< bytes
+  std::size_t size_kind = 0;                                 ///< ProgramClass::recent_tapes
+};
+
+/// The numbers that a step's kernel is planned for.
+struct StepNumbers {
+  /// The operands; more may be left of another step.
+  std::span<const fusion::Operand> read(const ProgramClass& form, std::size_t step,
+                                        const Call& call, const ProgramNumbers& at);
+
+  Dims shape;
+  std::vector<fusion::Operand> operands;
 };
 
 /// What the kernels of a step are found by.
@@ -25,36 +38,26 @@ struct StepKernelKey {
   std::uint64_t hash = 0;
 };
 
-/// The kernel of a step whose numbers sizes do not change, with the layout of all such calls: it is
-/// not planned again. Such are most steps of a program in which one length grows.
-struct FixedKernel final : CachedPlan {
-  FixedKernel(ScheduledKernel of, fusion::Layout planned)
-      : kernel(std::move(of)), layout(std::move(planned)) {}
-  std::size_t bytes() const override;
-  std::size_t plans() const override { return 0; }
-  std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const override;
-
-  const ScheduledKernel kernel;
-  const fusion::Layout layout;
+/// Where a form has a number that a step's tape takes: a number of its own, or where an operand
+/// begins.
+struct NumberSource {
+  bool is_address = false;
+  ProgramClass::Number number = 0;  ///< or operand
 };
+using TapedStep = TapedKernel<NumberSource>;
 
-/// What the kernel of such a step is found by: where its operands begin, modulo the largest power
-/// of two that planners look at.
-class FixedKernelKey {
- public:
-  FixedKernelKey(const ProgramClass& form, std::size_t step, const Call& call,
-                 const ProgramNumbers& at);
-  std::span<const std::uint64_t> words() const { return {words_.data(), count_}; }
-  std::uint64_t hash() const { return hash_; }
+/// What TapeKey has of a step.
+std::uint64_t tapes_of(const ProgramClass& form, std::size_t step);
 
- private:
-  static constexpr std::size_t kOperandsOfWord = 8;
-  static constexpr std::uint64_t kAddresses = 256;  // a byte for each operand
+/// A step's tape that holds for a call, or null; `values`: of that run.
+const TapedStep* find_tape(const PlanTable& plans, const ProgramClass& form, std::size_t step,
+                           const Call& call, const ProgramNumbers& at, TapeValues& memory,
+                           const std::int64_t*& values);
 
-  std::array<std::uint64_t, 2 + ClassKey::kMostOperands / kOperandsOfWord> words_;
-  std::size_t count_ = 0;
-  std::uint64_t hash_;
-};
+/// The tape of a step's layout for a call, with the kernel of its schedule; null if it can have
+/// none.
+std::shared_ptr<TapedStep> make_tape(const ProgramClass& form, std::size_t step, const Call& call,
+                                     const ProgramNumbers& at, const ScheduledKernel& kernel);
 
 /// Where a workspace is when kernels are planned: as aligned as any.
 inline constexpr std::uintptr_t kWorkspaceAddress = std::uintptr_t{1} << 16;
@@ -78,6 +81,10 @@ struct StrideKinds {
 };
 /// Of the data of an operand; inputs count from 0, outputs go on.
 std::uintptr_t address_of(const Call& call, std::size_t operand);
+/// From the begin of its memory to an operand's first element, and where that is.
+std::int64_t bytes_to(const ProgramClass::Operand& operand, const ProgramNumbers& at);
+std::uintptr_t first_address(const ProgramClass::Operand& operand, const Call& call,
+                             const ProgramNumbers& at);
 
 /// Whether the form holds for such a call; then its numbers.
 bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbers& at);

@@ -29,9 +29,9 @@ using OperandList = ShortList<std::size_t, 8>;
 
 class AttentionPlanner {
  public:
-  AttentionPlanner(const AttentionSpace& space, const Dims& shape,
-                   std::span<const Operand> operands, Backend backend,
-                   std::span<const AxisBound> bounds, Layout& layout)
+  AttentionPlanner(const AttentionSpace& space, const Sizes& shape,
+                   std::span<const SizedOperand> operands, Backend backend,
+                   std::span<const AxisBound> bounds, SizedLayout& layout)
       : space_(space),
         shape_(shape),
         operands_(operands),
@@ -56,10 +56,10 @@ class AttentionPlanner {
   AttentionSchedule& own() { return layout_.schedule.attention; }
   bool is_host() const { return backend_ == Backend::host; }
 
-  std::int64_t depth_stride(const Operand& operand) const {
+  Size depth_stride(const SizedOperand& operand) const {
     return operand.strides[space_.nodes.depth];
   }
-  std::int64_t value_stride(const Operand& operand) const {
+  Size value_stride(const SizedOperand& operand) const {
     return operand.strides[space_.value_axis()];
   }
 
@@ -78,7 +78,7 @@ class AttentionPlanner {
   void find_rows() {
     const std::size_t key = space_.nodes.key;
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const Operand& operand = operands_[i];
+      const SizedOperand& operand = operands_[i];
       if (operand.iota || operand.output) continue;
       if (operand.strides[key] == 0 && !any_moves(operand.index_operands, key)) continue;
       if (depth_stride(operand) != 0) deep_rows_.push_back(i);
@@ -167,7 +167,7 @@ class AttentionPlanner {
     const Axes group = take_group(shared, std::clamp(kQueryLanes / lanes, 1, kMostQueries));
     // Blocks that read the same keys follow each other.
     std::ranges::move(shared, std::back_inserter(outer));
-    if (outer.empty()) outer.push_back({1, AxisStrides(operands_.size(), 0), {}});
+    if (outer.empty()) outer.push_back({1, SizedStrides(operands_.size(), 0), {}});
     own().group_axes = static_cast<int>(group.size());
     for (std::size_t k = 0; k < group.size(); ++k) {
       own().group[own().group.size() - group.size() + k] = static_cast<int>(group[k].size);
@@ -191,18 +191,18 @@ class AttentionPlanner {
     }
     std::uint64_t deciding = 0;
     for (const AxisBound& bound : bounds_) deciding |= bound.operands;
-    for (const Operand& operand : operands_) deciding |= operand.index_operands;
+    for (const SizedOperand& operand : operands_) deciding |= operand.index_operands;
     return any_moves(deciding, k);
   }
 
   // Takes the innermost axes, or a part of one, of at most so many queries together.
-  Axes take_group(Axes& shared, std::int64_t most) {
+  Axes take_group(Axes& shared, Size most) {
     Axes group;
     group.reserve(own().group.size());
     while (!shared.empty() && group.size() < own().group.size()) {
       Axis& rest = shared.back();
-      std::int64_t together = std::min(most, rest.size);
-      while (rest.size % together != 0) --together;
+      Size together = std::min(most, rest.size);
+      while (rest.size % together != 0) together -= 1;
       if (together == 1) break;
       most /= together;
       if (together == rest.size) {
@@ -214,7 +214,7 @@ class AttentionPlanner {
       part.size = together;
       group.insert(group.begin(), std::move(part));
       rest.size /= together;
-      for (std::int64_t& stride : rest.strides) stride *= together;
+      for (Size& stride : rest.strides) stride *= together;
       break;
     }
     return group;
@@ -227,16 +227,16 @@ class AttentionPlanner {
     schedule.rank = static_cast<int>(axes_.size());
     schedule.width = own().keys.width;
     const std::size_t inner = static_cast<std::size_t>(own().group_axes) + 3;
-    std::int64_t units = 1;
+    Size units = 1;
     for (std::size_t k = 0; k + inner < axes_.size(); ++k) units *= axes_[k].size;
     own().split = space_.splits > 1;
     layout_.splits = space_.splits;
-    const std::int64_t keys = shape_[space_.nodes.key];
+    const Size keys = shape_[space_.nodes.key];
     layout_.reduced = keys;
     layout_.vectors = (keys + own().tile - 1) / own().tile;
     layout_.rows = units;
     layout_.units = units * space_.splits;
-    layout_.work_items = static_cast<std::uint64_t>(layout_.units);
+    layout_.work_items = layout_.units;
     schedule.wide_index =
         needs_wide_index(axes_, operands_, layout_.work_items, own().values.extent) ||
         keys >= std::int64_t{1} << 30;
@@ -250,7 +250,7 @@ class AttentionPlanner {
       OperandSchedule& operand = layout_.schedule.operands.emplace_back();
       const bool deep = depth_stride(operands_[i]) != 0;
       const bool wide = value_stride(operands_[i]) != 0;
-      const auto is_unit = [](std::int64_t stride) { return stride == 0 || stride == 1; };
+      const auto is_unit = [](Size stride) { return stride == 0 || stride == 1; };
       const bool vectors = (deep || wide) && is_unit(depth_stride(operands_[i])) &&
                            is_unit(value_stride(operands_[i]));
       operand.access = vectors        ? Access::contiguous
@@ -268,8 +268,8 @@ class AttentionPlanner {
   }
 
   int alignment(std::size_t i, bool deep, bool wide) {
-    const Operand& operand = operands_[i];
-    std::int64_t strides = operand.split_stride;
+    const SizedOperand& operand = operands_[i];
+    Size strides = operand.split_stride;
     for (std::size_t k = 0; k + 2 < axes_.size(); ++k) strides |= axes_[k].strides[i];
     const auto least = [&](int width) {
       return alignment_of(operand, operand.offset, strides, width);
@@ -279,11 +279,11 @@ class AttentionPlanner {
   }
 
   const AttentionSpace& space_;
-  const Dims& shape_;
-  const std::span<const Operand> operands_;
+  const Sizes& shape_;
+  const std::span<const SizedOperand> operands_;
   const Backend backend_;
   const std::span<const AxisBound> bounds_;
-  Layout& layout_;
+  SizedLayout& layout_;
   OperandList deep_rows_;
   OperandList wide_rows_;
   bool loads_whole_tile_ = false;
@@ -292,10 +292,10 @@ class AttentionPlanner {
 
 }  // namespace
 
-Layout plan_attention(const AttentionSpace& space, const Dims& shape,
-                      std::span<const Operand> operands, Backend backend,
-                      std::span<const AxisBound> bounds) {
-  Layout layout;
+SizedLayout plan_attention(const AttentionSpace& space, const Sizes& shape,
+                           std::span<const SizedOperand> operands, Backend backend,
+                           std::span<const AxisBound> bounds) {
+  SizedLayout layout;
   AttentionPlanner(space, shape, operands, backend, bounds, layout).run();
   return layout;
 }

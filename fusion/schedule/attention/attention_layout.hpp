@@ -13,8 +13,8 @@ namespace kiln::fusion {
 /// work item is a part of the keys of one head, for all queries that share them, or as many as
 /// registers allow. Queries whose keys end elsewhere, of which `bounds` say so, are in different
 /// groups.
-Layout plan_attention(const AttentionSpace& space, const Dims& shape,
-                      std::span<const Operand> operands, Backend backend,
-                      std::span<const AxisBound> bounds = {});
+SizedLayout plan_attention(const AttentionSpace& space, const Sizes& shape,
+                           std::span<const SizedOperand> operands, Backend backend,
+                           std::span<const AxisBound> bounds = {});
 
 }  // namespace kiln::fusion

@@ -14,7 +14,7 @@ constexpr int kTileBytes[] = {16 << 10, 4 << 10};
 
 bool lies_along(const MergedAxis& axis, std::size_t operand) { return axis.strides[operand] == 1; }
 
-bool can_transpose(std::span<const Operand> operands,
+bool can_transpose(std::span<const SizedOperand> operands,
                    const ScratchVector<OperandSchedule>& schedules, const MergedAxis& axis,
                    std::size_t i) {
   return !operands[i].output && !operands[i].iota && schedules[i].access == Access::strided &&
@@ -29,15 +29,15 @@ struct TileShape {
 
 // Tiles of `elements` that cover both extents with the fewest elements past the edges, where both
 // sides access whole cache lines if rows are as long; the one that is most nearly square of those.
-TileShape tile_shape(std::int64_t rows, std::int64_t columns, int elements, int bytes) {
+TileShape tile_shape(Size rows, Size columns, int elements, int bytes) {
   constexpr int kLine = 128;
   constexpr double kPartOfLine = 1.3;
   TileShape best;
   double best_cost = 0;
-  const auto covered = [](std::int64_t size, int step) {
+  const auto covered = [](Size size, int step) {
     return static_cast<double>((size + step - 1) / step * step);
   };
-  const auto side = [&](std::int64_t size, int step) {
+  const auto side = [&](Size size, int step) {
     return size > step && step * bytes < kLine ? kPartOfLine : 1.0;
   };
   for (int r = static_cast<int>(kFewest); r <= elements / kFewest; r *= 2) {
@@ -54,7 +54,7 @@ TileShape tile_shape(std::int64_t rows, std::int64_t columns, int elements, int 
 
 }  // namespace
 
-void choose_tile(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
+void choose_tile(const ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,
                  const DeviceModel& model, Schedule& schedule) {
   // What values say of places is known for each row, not for each tile.
   if (has_indexed(operands)) return;
@@ -73,7 +73,7 @@ void choose_tile(const ScratchVector<MergedAxis>& axes, std::span<const Operand>
   // At the edges of a tile each thread stores single elements: two threads would write one byte of
   // the output.
   if (std::ranges::any_of(operands,
-                          [](const Operand& o) { return o.output && is_packed(o.dtype); }))
+                          [](const SizedOperand& o) { return o.output && is_packed(o.dtype); }))
     return;
   // Host tiles are square, and narrow elements take a word each there.
   const bool host = schedule.backend == Backend::host;
@@ -100,9 +100,8 @@ void choose_tile(const ScratchVector<MergedAxis>& axes, std::span<const Operand>
   for (const std::size_t i : best) schedule.operands[i].access = Access::transposed;
 }
 
-void find_interleaved(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
-                      std::span<const std::int64_t> offsets,
-                      ScratchVector<OperandSchedule>& schedules) {
+void find_interleaved(const ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,
+                      std::span<const Size> offsets, ScratchVector<OperandSchedule>& schedules) {
   constexpr std::int64_t kMostWays = 4;
   const auto element = [&](std::size_t i) {
     return operands[i].place.element + offsets[i] - operands[i].offset;
@@ -115,7 +114,7 @@ void find_interleaved(const ScratchVector<MergedAxis>& axes, std::span<const Ope
                axes, [&](const MergedAxis& axis) { return axis.strides[i] == axis.strides[k]; });
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    const std::int64_t ways = axes.back().strides[i];
+    const Size ways = axes.back().strides[i];
     if (operands[i].place.memory == 0 || operands[i].indexed.exists() ||
         is_packed(operands[i].dtype) || ways < 2 || ways > kMostWays ||
         schedules[i].access != Access::strided)
@@ -139,7 +138,7 @@ void find_interleaved(const ScratchVector<MergedAxis>& axes, std::span<const Ope
   }
 }
 
-int choose_width(std::int64_t inner, std::span<const Operand> operands,
+int choose_width(Size inner, std::span<const SizedOperand> operands,
                  const ScratchVector<OperandSchedule>& schedules, const DeviceModel& model) {
   if (model.work.vector_bytes == 0) return model.work.max_lanes;
   int narrowest = 0;  // in bits, as all widths here
@@ -162,7 +161,7 @@ int choose_width(std::int64_t inner, std::span<const Operand> operands,
   return std::max(width, 1);
 }
 
-void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const DeviceModel& model,
+void choose_vectors(Size inner, std::span<const SizedOperand> operands, const DeviceModel& model,
                     Schedule& schedule) {
   constexpr int kEnoughBytes = 32;
   constexpr std::int64_t kLong = 16;
@@ -188,7 +187,7 @@ void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const
       std::min(model.work.vector_bytes * 8 / narrowest, model.work.max_lanes) / schedule.width;
   for (const int threads : {32, 16, 8, 4}) {
     for (int vectors = most; vectors > 1; vectors /= 2) {
-      const std::int64_t together = std::int64_t{vectors} * threads * schedule.width;
+      const Size together = Size{vectors} * threads * schedule.width;
       const bool enough = loaded * vectors / 2 >= kEnoughBytes * 8;
       if (enough || (inner % together != 0 && inner < kLong * together)) continue;
       schedule.vectors = vectors;
@@ -198,9 +197,8 @@ void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const
   }
 }
 
-int aligned_elements(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
-                     std::span<const std::int64_t> offsets, const Schedule& schedule,
-                     bool outputs_only) {
+int aligned_elements(const ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,
+                     std::span<const Size> offsets, const Schedule& schedule, bool outputs_only) {
   const std::size_t inner = axes.size() - 1;
   const std::uint64_t all_axes = (std::uint64_t{1} << inner) - 1;
   int aligned = schedule.width;
@@ -230,10 +228,10 @@ bool is_run(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
 }
 
 // Whether elements can be counted over all axes, in 32 bits, so many at a time.
-bool can_count(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
-               const Schedule& schedule, std::int64_t together) {
-  std::uint64_t elements = 1;
-  for (const MergedAxis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
+bool can_count(const ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,
+               const Schedule& schedule, Size together) {
+  Size elements = 1;
+  for (const MergedAxis& axis : axes) elements *= axis.size;
   const bool interleaved = std::ranges::any_of(schedule.operands, [](const OperandSchedule& own) {
     return own.access == Access::interleaved;
   });
@@ -257,8 +255,8 @@ bool is_tile_run(const ScratchVector<MergedAxis>& axes, std::size_t tile_axis,
 
 // Whether narrow results are one run, which is stored in aligned vectors though rows end within
 // them, and few operands have an address for each element then.
-bool straddles_rows(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
-                    std::span<const std::int64_t> offsets, const Schedule& schedule) {
+bool straddles_rows(const ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,
+                    std::span<const Size> offsets, const Schedule& schedule) {
   constexpr int kMostAddressed = 2;
   int addressed = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -274,8 +272,8 @@ bool straddles_rows(const ScratchVector<MergedAxis>& axes, std::span<const Opera
 }
 
 // Whether narrow outputs are not aligned along rows, but are along both axes of tiles.
-bool stores_tile_runs(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
-                      std::span<const std::int64_t> offsets, const Schedule& schedule) {
+bool stores_tile_runs(const ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,
+                      std::span<const Size> offsets, const Schedule& schedule) {
   const auto tile_axis = static_cast<std::size_t>(schedule.tile_axis);
   const ScratchVector<MergedAxis> others = axes_beside(axes, tile_axis);
   if (schedule.tile < axes.back().size) return false;
@@ -305,8 +303,9 @@ ScratchVector<MergedAxis> axes_beside(const ScratchVector<MergedAxis>& axes,
   return others;
 }
 
-void choose_tile_vectors(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
-                         std::span<const std::int64_t> offsets, Schedule& schedule) {
+void choose_tile_vectors(const ScratchVector<MergedAxis>& axes,
+                         std::span<const SizedOperand> operands, std::span<const Size> offsets,
+                         Schedule& schedule) {
   if (!stores_tile_runs(axes, operands, offsets, schedule)) {
     schedule.width = std::min(schedule.width, aligned_elements(axes, operands, offsets, schedule));
     return;
@@ -320,7 +319,7 @@ void choose_tile_vectors(const ScratchVector<MergedAxis>& axes, std::span<const 
   }
 }
 
-void choose_preloaded(std::span<const Operand> operands, const DeviceModel& model,
+void choose_preloaded(std::span<const SizedOperand> operands, const DeviceModel& model,
                       Schedule& schedule) {
   constexpr int kMostBytes = 128;  // for each thread
   const auto tile_axis = static_cast<std::uint32_t>(schedule.tile_axis);
@@ -341,16 +340,16 @@ void choose_preloaded(std::span<const Operand> operands, const DeviceModel& mode
 }
 
 bool choose_interleaved_vectors(const ScratchVector<MergedAxis>& axes,
-                                std::span<const Operand> operands,
-                                std::span<const std::int64_t> offsets, const DeviceModel& model,
+                                std::span<const SizedOperand> operands,
+                                std::span<const Size> offsets, const DeviceModel& model,
                                 Schedule& schedule) {
   if (model.work.vector_bytes == 0 || schedule.tile != 0 || has_indexed(operands)) return false;
-  for (const Operand& operand : operands) {
+  for (const SizedOperand& operand : operands) {
     // They continue from lane to lane.
     if (operand.iota || is_packed(operand.dtype)) return false;
   }
   const std::size_t inner = axes.size() - 1;
-  const std::int64_t size = axes[inner].size;
+  const Size size = axes[inner].size;
   const int full =
       choose_width(std::numeric_limits<std::int64_t>::max(), operands, schedule.operands, model);
   const bool is_short = inner > 0 && size < full;
@@ -374,7 +373,7 @@ bool choose_interleaved_vectors(const ScratchVector<MergedAxis>& axes,
     vectors *= 2;
   }
   constexpr std::int64_t kLong = 16;
-  const std::int64_t together = std::int64_t{vectors} * kThreads * aligned;
+  const Size together = Size{vectors} * kThreads * aligned;
   if (inner > 0 && size % together != 0 && size < kLong * together) {
     if (!can_count(axes, operands, schedule, together)) return false;
     while (size % aligned != 0) {
@@ -389,7 +388,8 @@ bool choose_interleaved_vectors(const ScratchVector<MergedAxis>& axes,
   return true;
 }
 
-bool is_table(std::span<const Operand> operands, const ScratchVector<OperandSchedule>& schedules) {
+bool is_table(std::span<const SizedOperand> operands,
+              const ScratchVector<OperandSchedule>& schedules) {
   int codes = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool contiguous = schedules[i].access == Access::contiguous;

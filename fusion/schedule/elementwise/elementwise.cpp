@@ -24,9 +24,9 @@ constexpr int kStreamedBytes = 512;
 // On the CPU kernels for short rows have the rows' width: no lanes of whole rows are computed one
 // by one.
 constexpr std::int64_t kShortRow = 128;
-int short_width(std::int64_t size) {
-  constexpr std::uint64_t kLeast = 4;
-  return static_cast<int>(std::bit_ceil(std::max(kLeast, static_cast<std::uint64_t>(size))));
+int short_width(Size size) {
+  constexpr int kLeast = 4;
+  return static_cast<int>(bit_ceil(std::max<Size>(kLeast, size)));
 }
 
 // Whether memory is traversed from start to end with gaps that are not much longer than what is
@@ -34,10 +34,10 @@ int short_width(std::int64_t size) {
 bool has_gaps(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
   constexpr std::int64_t kLongest = 8;
   constexpr std::int64_t kFar = 4096;  // elements
-  std::int64_t span = axes.back().size;
+  Size span = axes.back().size;
   bool gaps = false;
   for (std::size_t k = axes.size() - 1; k-- > 0 && span < kFar;) {
-    const std::int64_t stride = axes[k].strides[operand];
+    const Size stride = axes[k].strides[operand];
     if (stride < span || stride > kLongest * span) return false;
     gaps = gaps || stride != span;
     span = stride * axes[k].size;
@@ -47,15 +47,15 @@ bool has_gaps(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
 
 // At most this many outputs, or parts of one, are written side by side where that reads whole cache
 // lines.
-constexpr double kHostLine = 64;
+constexpr int kHostLine = 64;
 constexpr std::int64_t kMostStreams = 32;
 
 // The axes of more than one element. Without any elements they are one axis of size 0.
-ScratchVector<MergedAxis> merged_axes_of(const Dims& shape, std::span<const Operand> operands,
+ScratchVector<MergedAxis> merged_axes_of(const Sizes& shape, std::span<const SizedOperand> operands,
                                          std::span<const AxisBound> bounds) {
   ScratchVector<MergedAxis> axes;
   if (std::ranges::find(shape, 0) != shape.end()) {
-    MergedAxis none{0, AxisStrides(operands.size(), 1), {}};
+    MergedAxis none{0, SizedStrides(operands.size(), 1), {}};
     for (std::size_t k = 0; k < shape.size(); ++k) none.from.push_back(k);
     axes.push_back(std::move(none));
     return axes;
@@ -71,7 +71,7 @@ ScratchVector<MergedAxis> merged_axes_of(const Dims& shape, std::span<const Oper
 
 // Reverses axes along which the first output runs backwards, in every operand.
 void reverse_axes(ScratchVector<MergedAxis>& axes, std::size_t output,
-                  ScratchVector<std::int64_t>& offsets) {
+                  ScratchVector<Size>& offsets) {
   for (MergedAxis& axis : axes) {
     if (axis.strides[output] >= 0 || axis.bounded) continue;
     for (std::size_t i = 0; i < axis.strides.size(); ++i) {
@@ -82,23 +82,22 @@ void reverse_axes(ScratchVector<MergedAxis>& axes, std::size_t output,
 }
 
 // The offset that the kernel adds, because a pointer cannot express it.
-std::int64_t start_of(const Operand& operand, std::int64_t offset) {
+Size start_of(const SizedOperand& operand, Size offset) {
   if (operand.iota) return offset;
   return is_packed(operand.dtype) ? offset & 1 : 0;
 }
 
 // 4 if all vectors of an iota begin at multiples of four, for which one call of the random number
 // generator gives the numbers; else 0.
-int count_alignment(const ScratchVector<MergedAxis>& axes, std::size_t operand, std::int64_t start,
+int count_alignment(const ScratchVector<MergedAxis>& axes, std::size_t operand, Size start,
                     int width) {
-  std::int64_t steps = start | width;
+  Size steps = start | width;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) steps |= axes[k].strides[operand];
   return axes.back().strides[operand] == 1 && steps % 4 == 0 ? 4 : 0;
 }
 
 // Whether every row of a packed operand begins at a whole byte.
-bool rows_are_bytes(const ScratchVector<MergedAxis>& axes, std::size_t operand,
-                    std::int64_t offset) {
+bool rows_are_bytes(const ScratchVector<MergedAxis>& axes, std::size_t operand, Size offset) {
   bool whole = offset % 2 == 0;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
     whole = whole && axes[k].strides[operand] % 2 == 0;
@@ -108,38 +107,38 @@ bool rows_are_bytes(const ScratchVector<MergedAxis>& axes, std::size_t operand,
 
 }  // namespace
 
-bool rows_are_lines(const Operand& operand, std::int64_t offset,
-                    const ScratchVector<MergedAxis>& axes, std::size_t index) {
+bool rows_are_lines(const SizedOperand& operand, Size offset, const ScratchVector<MergedAxis>& axes,
+                    std::size_t index) {
   constexpr std::int64_t kLine = 64;
-  const std::int64_t width = bits(operand.dtype) / 8;
-  bool whole = (static_cast<std::int64_t>(operand.address % kLine) + offset * width) % kLine == 0;
+  const int width = bits(operand.dtype) / 8;
+  bool whole = (operand.address % kLine + offset * width) % kLine == 0;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
     whole = whole && axes[k].strides[index] * width % kLine == 0;
   }
   return whole;
 }
 
-bool is_streamed(std::span<const Operand> operands, const ScratchVector<OperandSchedule>& schedules,
-                 const ScratchVector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
+bool is_streamed(std::span<const SizedOperand> operands,
+                 const ScratchVector<OperandSchedule>& schedules,
+                 const ScratchVector<MergedAxis>& axes, std::span<const Size> offsets,
                  bool short_stores, Backend backend) {
   constexpr std::uint64_t kLongRow = 2048;
   const std::uint64_t least = device_model(backend).work.stream_bytes;
-  std::uint64_t elements = 1;
-  for (const MergedAxis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
+  Size elements = 1;
+  for (const MergedAxis& axis : axes) elements *= axis.size;
   bool any = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    const Operand& written = operands[i];
+    const SizedOperand& written = operands[i];
     if (!written.output || schedules[i].row_invariant) continue;
     if (written.indexed.exists()) return false;
-    const auto width = static_cast<std::uint64_t>(bits(written.dtype)) / 8;
+    const int width = bits(written.dtype) / 8;
     if (least == 0 || elements * width < least) return false;
     const bool everywhere =
         std::popcount(schedules[i].outer_axes) == static_cast<int>(axes.size()) - 1;
-    const bool alone = std::ranges::count_if(operands, [&](const Operand& operand) {
+    const bool alone = std::ranges::count_if(operands, [&](const SizedOperand& operand) {
                          return !operand.iota && operand.address == written.address;
                        }) == 1;
-    const bool is_long =
-        !short_stores && static_cast<std::uint64_t>(axes.back().size) * width >= kLongRow;
+    const bool is_long = !short_stores && axes.back().size * width >= kLongRow;
     if (!everywhere || !alone || schedules[i].access != Access::contiguous ||
         !(is_long || rows_are_lines(written, offsets[i], axes, i))) {
       return false;
@@ -151,10 +150,12 @@ bool is_streamed(std::span<const Operand> operands, const ScratchVector<OperandS
 
 int tile_lanes(DType dtype, int alignment) { return std::max(1, alignment * 8 / bits(dtype)); }
 
-std::uint64_t Layout::threads() const {
+template <class Number>
+NumbersOf<Number>::Count LayoutOf<Number>::threads() const {
   const bool blocks = schedule.tile != 0 || schedule.reduction.axes != 0 ||
                       schedule.scan == ScanSchedule::along || schedule.attention.threads != 0;
-  return blocks && schedule.backend != Backend::host ? work_items * block() : work_items;
+  return blocks && schedule.backend != Backend::host ? work_items * static_cast<Count>(block())
+                                                     : work_items;
 }
 
 bool Schedule::has_stride(std::size_t operand, std::uint32_t axis) const {
@@ -167,40 +168,42 @@ bool Schedule::has_stride(std::size_t operand, std::uint32_t axis) const {
   return (own.outer_axes >> axis & 1) != 0;
 }
 
-std::uint32_t Layout::block() const {
-  if (schedule.attention.threads != 0) {
-    return static_cast<std::uint32_t>(schedule.attention.threads);
-  }
+template <class Number>
+Number LayoutOf<Number>::block() const {
+  if (schedule.attention.threads != 0) return schedule.attention.threads;
   const bool rows = schedule.reduction.axes != 0 || schedule.scan == ScanSchedule::along;
   const bool gpu = schedule.backend != Backend::host;
   if (!rows && (gpu || schedule.scan == ScanSchedule::none)) {
     const DeviceModel& model = device_model(schedule.backend);
-    return static_cast<std::uint32_t>(schedule.tile != 0 ? model.work.tile_block
-                                                         : model.work.block);
+    return schedule.tile != 0 ? model.work.tile_block : model.work.block;
   }
-  if (gpu) return static_cast<std::uint32_t>(schedule.reduction.block());
+  if (gpu) return schedule.reduction.block();
   // Enough items to keep a core busy for longer than it takes to wake it.
   constexpr std::int64_t kWorthwhile = 16 * 1024;
-  const std::int64_t side_by_side = schedule.reduction.columns != 0 ? schedule.width : 1;
-  const std::int64_t elements = std::max<std::int64_t>(1, reduced / splits) * side_by_side;
-  return static_cast<std::uint32_t>(std::max<std::int64_t>(1, kWorthwhile / elements));
+  const int side_by_side = schedule.reduction.columns != 0 ? schedule.width : 1;
+  const Number elements = std::max<Number>(1, reduced / splits) * side_by_side;
+  return std::max<Number>(1, kWorthwhile / elements);
 }
 
-std::int64_t Layout::row_items() const {
-  const std::int64_t inner = shape[shape.size() - 1];
+template <class Number>
+Number LayoutOf<Number>::row_items() const {
+  const Number inner = shape[shape.size() - 1];
   if (schedule.tile != 0) return (inner + schedule.tile - 1) / schedule.tile;
   const std::int64_t together = std::int64_t{schedule.width} * schedule.vectors * schedule.threads;
   return (inner + together - 1) / together * schedule.threads;
 }
 
-Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend backend,
-                   std::span<const AxisBound> bounds) {
-  Layout layout;
+template struct LayoutOf<std::int64_t>;
+template struct LayoutOf<Size>;
+
+SizedLayout plan_layout(const Sizes& shape, std::span<const SizedOperand> operands, Backend backend,
+                        std::span<const AxisBound> bounds) {
+  SizedLayout layout;
   layout.schedule.backend = backend;
   reserve_operands(layout, operands.size());
   layout.starts.reserve(operands.size());
   layout.indexed.reserve(operands.size());
-  for (const Operand& operand : operands) layout.offsets.push_back(operand.offset);
+  for (const SizedOperand& operand : operands) layout.offsets.push_back(operand.offset);
   ScratchVector<MergedAxis> axes = merged_axes_of(shape, operands, bounds);
   const std::size_t output = first_output(operands);
   reverse_axes(axes, output, layout.offsets);
@@ -209,7 +212,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   if (!bounds.empty()) {
     // An axis in which every element ends elsewhere is no row: each element is one.
     if (ends_by_lane(axes, bounds)) {
-      axes.push_back({1, AxisStrides(operands.size(), 0), {}});
+      axes.push_back({1, SizedStrides(operands.size(), 0), {}});
     }
     layout.schedule.bounds = bounded_axes(axes, bounds);
   } else if (backend == Backend::host) {
@@ -218,7 +221,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
     axes = order_for_reuse(std::move(axes), operands);
   }
   if (axes.empty()) {
-    axes.push_back({1, AxisStrides(operands.size(), 1), {}});  // one element: a contiguous row
+    axes.push_back({1, SizedStrides(operands.size(), 1), {}});  // one element: a contiguous row
   }
   if (axes.size() > kMostRank) {
     throw Error(Code::unsupported,
@@ -265,9 +268,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   }
   layout.schedule.width =
       std::min(choose_width(inner.size, operands, schedules, device_model(backend)), most);
-  const auto blocks = [](std::int64_t size, int step) {
-    return static_cast<std::uint64_t>((size + step - 1) / step);
-  };
+  const auto blocks = [](Size size, int step) { return (size + step - 1) / step; };
   layout.schedule.rank = static_cast<int>(axes.size());
   if (tile != 0 && backend != Backend::host) {
     choose_tile_vectors(axes, operands, layout.offsets, layout.schedule);
@@ -280,21 +281,20 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   const int width = layout.schedule.width;
   const int vectors = layout.schedule.vectors;
   const int threads = layout.schedule.threads;
-  std::int64_t run = inner.size;
+  Size run = inner.size;
   const bool counted = layout.schedule.flat && tile == 0;
   if (counted) {
     for (std::size_t k = 0; k + 1 < axes.size(); ++k) run *= axes[k].size;
   }
-  layout.work_items = blocks(run, tile == 0 ? width * vectors * threads : tile) *
-                      static_cast<std::uint64_t>(tile == 0 ? threads : 1);
+  layout.work_items =
+      blocks(run, tile == 0 ? width * vectors * threads : tile) * (tile == 0 ? threads : 1);
   for (std::size_t k = 0; k + 1 < axes.size() && !counted; ++k) {
     layout.work_items *= blocks(axes[k].size, tile != 0 && k == tile_axis ? tile_rows : 1);
   }
   // On the CPU a short row has fewer elements than a work item could.
-  const std::int64_t filled = backend == Backend::host ? std::min<std::int64_t>(inner.size, width)
-                                                       : std::int64_t{width} * vectors;
-  const std::uint64_t elements =
-      layout.work_items * static_cast<std::uint64_t>(tile == 0 ? filled : tile_rows * tile);
+  const Size filled =
+      backend == Backend::host ? std::min<Size>(inner.size, width) : Size{width} * vectors;
+  const Size elements = layout.work_items * (tile == 0 ? filled : tile_rows * tile);
   layout.schedule.wide_index =
       needs_wide_index(axes, operands, elements, width * vectors * threads);
   for (std::size_t i = 0; i < operands.size(); ++i) {

@@ -33,27 +33,27 @@ constexpr std::int64_t kFilled = 1 << 17;  // threads
 using Axis = MergedAxis;
 
 // One pass, whose results are all that is stored, be it at places that data says.
-bool is_product(const ReduceSpace& space, const Dims& shape, std::span<const Operand> operands,
-                const std::vector<bool>& row_invariant) {
+bool is_product(const ReduceSpace& space, const Sizes& shape,
+                std::span<const SizedOperand> operands, const std::vector<bool>& row_invariant) {
   if (space.passes > 1 || space.gives_places) return false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].output && (!row_invariant[i] || is_packed(operands[i].dtype))) return false;
     if (!operands[i].output && operands[i].indexed.exists()) return false;
   }
-  return std::ranges::none_of(shape, [](std::int64_t size) { return size == 0; });
+  return std::ranges::none_of(shape, [](Size size) { return size == 0; });
 }
 
-std::int64_t bits_of(const Operand& operand, const Dims& shape) {
+Size bits_of(const SizedOperand& operand, const Sizes& shape) {
   return bits(operand.dtype) * element_count(shape, operand.strides);
 }
 
 // The operand with the most bytes: the one to be read once and in order.
-std::size_t largest(std::span<const Operand> operands, const Dims& shape) {
+std::size_t largest(std::span<const SizedOperand> operands, const Sizes& shape) {
   std::size_t found = 0;
-  std::int64_t most = bits_of(operands[0], shape);
+  Size most = bits_of(operands[0], shape);
   for (std::size_t i = 1; i < operands.size(); ++i) {
     const bool reads = !operands[i].output && !operands[i].iota;
-    const std::int64_t own = reads ? bits_of(operands[i], shape) : 0;
+    const Size own = reads ? bits_of(operands[i], shape) : 0;
     if (own <= most) continue;
     most = own;
     found = i;
@@ -69,7 +69,7 @@ struct ArrangedAxes {
   ScratchVector<Axis> reduced;
 };
 
-int most_columns(std::int64_t size) {
+int most_columns(Size size) {
   if (size <= kMostProductColumns) return static_cast<int>(size);
   for (int columns = kMostProductColumns; columns > 1; columns /= 2) {
     if (size % columns == 0) return columns;
@@ -83,7 +83,7 @@ ArrangedAxes arrange(ScratchVector<Axis> outer, ScratchVector<Axis> reduced, std
                      std::size_t operands) {
   ArrangedAxes axes;
   axes.columns.size = axes.rows.size = 1;
-  axes.columns.strides = axes.rows.strides = AxisStrides(operands, 0);
+  axes.columns.strides = axes.rows.strides = SizedStrides(operands, 0);
   axes.reduced = std::move(reduced);
   axes.batches.reserve(outer.size());
   bool has_columns = false;
@@ -97,7 +97,7 @@ ArrangedAxes arrange(ScratchVector<Axis> outer, ScratchVector<Axis> reduced, std
     axes.columns = {columns, axis.strides, axis.from};
     if (axis.size == columns) continue;
     axis.size /= columns;
-    for (std::int64_t& stride : axis.strides) stride *= columns;
+    for (Size& stride : axis.strides) stride *= columns;
     axes.batches.push_back(std::move(axis));
   }
   // Axes along which the largest operand repeats are batches and come first.
@@ -116,12 +116,12 @@ ArrangedAxes arrange(ScratchVector<Axis> outer, ScratchVector<Axis> reduced, std
 // that would be a batch of few rows. Instead rows are counted along both; such an input is found by
 // the quotient, such an output's element at its place by the remainder.
 struct RepeatedRows {
-  std::int64_t rows = 1;
+  Size rows = 1;
   ScratchVector<bool> operands;
 };
 
 RepeatedRows merge_repeated(ScratchVector<Axis>& outer, const ScratchVector<Axis>& reduced,
-                            std::span<const Operand> operands, std::size_t weights) {
+                            std::span<const SizedOperand> operands, std::size_t weights) {
   const RepeatedRows none{1, ScratchVector<bool>(operands.size(), false)};
   std::size_t count = outer.size();
   while (count > 0 && outer[count - 1].strides[weights] == 0) --count;
@@ -147,7 +147,7 @@ RepeatedRows merge_repeated(ScratchVector<Axis>& outer, const ScratchVector<Axis
   return repeated;
 }
 
-bool rows_begin_with_bytes(const Operand& operand, std::size_t index,
+bool rows_begin_with_bytes(const SizedOperand& operand, std::size_t index,
                            const ScratchVector<Axis>& axes) {
   bool whole = operand.offset % 2 == 0;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
@@ -159,7 +159,7 @@ bool rows_begin_with_bytes(const Operand& operand, std::size_t index,
 // 16 bytes of the narrowest operand that moves along the innermost axis, as long as vectors divide
 // it. Wider vectors would make neighbouring threads read shared operands from places so far apart
 // that accesses are not coalesced.
-int choose_width(const ScratchVector<Axis>& axes, std::span<const Operand> operands,
+int choose_width(const ScratchVector<Axis>& axes, std::span<const SizedOperand> operands,
                  Backend backend) {
   const Axis& inner = axes.back();
   int narrowest = kVectorBits;
@@ -182,29 +182,28 @@ int rows_at_once(int columns, Backend backend) {
   return columns <= kFewColumns && backend != Backend::nvidia ? 4 : 2;
 }
 
-void map_to_threads(Layout& layout, std::int64_t batches, Backend backend) {
+void map_to_threads(SizedLayout& layout, Size batches, Backend backend) {
   Schedule& schedule = layout.schedule;
   ProductSchedule& products = schedule.products;
   products.rows = rows_at_once(products.columns, backend);
   while (products.rows > 1 && products.rows > layout.rows) products.rows /= 2;
   RowSchedule& shares = schedule.reduction;
   if (backend != Backend::host) {
-    const auto most = static_cast<int>(std::bit_ceil(
-        static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostThreads))));
+    const auto most = static_cast<int>(bit_ceil(std::clamp<Size>(layout.vectors, 1, kMostThreads)));
     const int turns = products.columns <= 2 ? kMostTurns : kMostTurnsOfColumns;
     shares.threads = std::max(std::min(most, kWaveThreads), most / turns);
-    const std::int64_t groups = (layout.rows + products.rows - 1) / products.rows * batches;
+    const Size groups = (layout.rows + products.rows - 1) / products.rows * batches;
     while (shares.threads < most && groups * shares.threads < kFilled) shares.threads *= 2;
     products.turns = most / shares.threads;
     if (shares.threads <= kWaveThreads) shares.rows = kBlock / shares.threads;
   }
-  const std::int64_t per_block = std::int64_t{products.rows} * shares.rows;
+  const Size per_block = Size{products.rows} * shares.rows;
   layout.row_blocks = (layout.rows + per_block - 1) / per_block;
-  layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
+  layout.work_items = layout.row_blocks * batches;
 }
 
 void schedule_operands(Schedule& schedule, const ScratchVector<Axis>& axes,
-                       std::span<const Operand> operands) {
+                       std::span<const SizedOperand> operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule& operand = schedule.operands.emplace_back();
     operand.access = access_of(axes, i);
@@ -214,7 +213,7 @@ void schedule_operands(Schedule& schedule, const ScratchVector<Axis>& axes,
   }
 }
 
-void align(OperandSchedule& schedule, const Operand& operand, std::size_t index,
+void align(OperandSchedule& schedule, const SizedOperand& operand, std::size_t index,
            const ScratchVector<Axis>& axes, int width, Backend backend) {
   schedule.alignment = std::max(1, bits(operand.dtype) / 8);
   if (backend == Backend::host || schedule.access != Access::contiguous) return;
@@ -223,21 +222,21 @@ void align(OperandSchedule& schedule, const Operand& operand, std::size_t index,
 
 }  // namespace
 
-std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
-                                    const Dims& shape, std::span<const Operand> operands,
-                                    const std::vector<bool>& row_invariant, Backend backend,
-                                    bool tiles) {
+std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
+                                         const Sizes& shape, std::span<const SizedOperand> operands,
+                                         const std::vector<bool>& row_invariant, Backend backend,
+                                         bool tiles) {
   if (!is_product(space, shape, operands, row_invariant)) return std::nullopt;
   const std::size_t weights = largest(operands, shape);
   ScratchVector<Axis> outer = axes_where(space, shape, operands, false);
   ScratchVector<Axis> reduced = axes_where(space, shape, operands, true);
-  if (reduced.empty()) reduced.push_back({1, AxisStrides(operands.size(), 0), {}});
+  if (reduced.empty()) reduced.push_back({1, SizedStrides(operands.size(), 0), {}});
   sort_by_memory(outer, operands, weights);
   sort_by_memory(reduced, operands, weights);
   merge(outer);
   merge(reduced);
   const RepeatedRows repeated = merge_repeated(outer, reduced, operands, weights);
-  for (const std::int64_t stride : reduced.back().strides) {
+  for (const Size stride : reduced.back().strides) {
     if (stride != 0 && stride != 1) return std::nullopt;
   }
   ArrangedAxes arranged = arrange(std::move(outer), std::move(reduced), weights, operands.size());
@@ -250,11 +249,11 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   }
   if (!packed && !shared) return std::nullopt;
 
-  std::int64_t batches = 1;
+  Size batches = 1;
   for (const Axis& axis : arranged.batches) batches *= axis.size;
   ScratchVector<Axis> axes = std::move(arranged.batches);
-  std::optional<Layout> planned;
-  Layout& layout = planned.emplace();
+  std::optional<SizedLayout> planned;
+  SizedLayout& layout = planned.emplace();
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
   reserve_operands(layout, operands.size());
@@ -285,7 +284,7 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   for (const Axis& axis : reduced_axes) layout.reduced *= axis.size;
   layout.vectors = layout.reduced / schedule.width;
   // Rows and their elements are counted, but never their product.
-  const auto counted = static_cast<std::uint64_t>(std::max(layout.reduced, layout.rows * batches));
+  const auto counted = std::max(layout.reduced, layout.rows * batches);
   schedule.wide_index = needs_wide_index(axes, operands, counted, schedule.width);
   if (schedule.products.tiles.vectors_per_group > 0) {
     map_tiles(layout, batches);

@@ -15,9 +15,9 @@ namespace kiln::fusion {
 /// or repeats along many rows. Nothing for other kernels. The axes of the layout are the batches',
 /// the columns' if a work item has several, the rows', then the reduced ones. Arguments as of
 /// plan_rows(); `tiles`: the target has the matrix instruction of preamble/product_tiles.h.
-std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
-                                    const Dims& shape, std::span<const Operand> operands,
-                                    const std::vector<bool>& row_invariant, Backend backend,
-                                    bool tiles);
+std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
+                                         const Sizes& shape, std::span<const SizedOperand> operands,
+                                         const std::vector<bool>& row_invariant, Backend backend,
+                                         bool tiles);
 
 }  // namespace kiln::fusion

@@ -35,8 +35,8 @@ bool is_contiguous(AxisSpan reduced, std::size_t operand) {
   return true;
 }
 
-std::int64_t length_of(AxisSpan reduced) {
-  std::int64_t length = 1;
+Size length_of(AxisSpan reduced) {
+  Size length = 1;
   for (const MergedAxis& axis : reduced) length *= axis.size;
   return length;
 }
@@ -44,7 +44,7 @@ std::int64_t length_of(AxisSpan reduced) {
 // How groups divide into steps of four vectors; nothing if a step would contain a part of a group.
 std::optional<TileSchedule> groups_in_steps(AxisSpan reduced, int width) {
   TileSchedule tiles;
-  const std::int64_t vectors = reduced.back().size / width;
+  const Size vectors = reduced.back().size / width;
   if (reduced.size() > 1 && vectors % 4 != 0) {
     if (vectors > 2) return std::nullopt;
     tiles.vectors_per_group = static_cast<int>(vectors);
@@ -68,9 +68,9 @@ ScratchVector<std::size_t> in_each_sum(const ProductValues& values, std::size_t 
 // Sets the schedule's tiles and width for a split reduction within the block
 // (preamble/split_k_tiles.h), if the operands allow it: 4-bit weights in rows of a few parts, with
 // the numbers of groups in arrays whose rows are whole chunks of 16 bytes. Returns whether they do.
-bool choose_split_k(const TypedGraph& graph, std::span<const Operand> operands,
+bool choose_split_k(const TypedGraph& graph, std::span<const SizedOperand> operands,
                     const ScratchVector<MergedAxis>& axes, const ProductValues& values, NodeId sum,
-                    Layout& layout) {
+                    SizedLayout& layout) {
   constexpr int kStepBits = 256;  // four threads have 8 bytes each
   constexpr std::int64_t kStepsOfChains = 32;
   constexpr int kGroups = 8;  // whose scales are 16 bytes
@@ -80,8 +80,8 @@ bool choose_split_k(const TypedGraph& graph, std::span<const Operand> operands,
   const std::size_t weights = values.operand_of(graph.nodes[form.weight]);
   const int weight_bits = bits(operands[weights].dtype);
   const int width = kStepBits / 4 / weight_bits;
-  const std::int64_t most = std::min(kSplitWaves * kPartVectors * width, kMaxSmemElements);
-  const std::int64_t length = length_of(reduced);
+  const Size most = std::min(kSplitWaves * kPartVectors * width, kMaxSmemElements);
+  const Size length = length_of(reduced);
   if (!is_packed(operands[weights].dtype) || layout.schedule.products.columns != 1 || count != 2 ||
       !form.scale || reduced.back().size % (4 * width) != 0 ||
       length % (kStepsOfChains * 4 * width) != 0 || length > most || reduced[0].size % kGroups != 0)
@@ -149,21 +149,21 @@ void clear_before_pdl_wait(Schedule& schedule) {
 // of the instruction is of one of them and not also of a group. As measured on an H100, that pays
 // for rows that do not fit the waves' registers, and for as many tiles as leave x there, but not
 // for so few that two blocks of each multiprocessor have them, or for very many.
-bool takes_narrow_loads(std::int64_t row_bits, std::int64_t tiles) {
+bool takes_narrow_loads(Size row_bits, Size tiles) {
   return row_bits > kMaxRowBits || (tiles > 2 * kProcessors && tiles < kMany);
 }
 
 // The columns of the matrix instruction are those of x times the groups of a step: takes the
 // largest width with room for them.
-void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
-                  const ScratchVector<MergedAxis>& axes, Layout& layout) {
+void choose_tiles(const TypedGraph& graph, std::span<const SizedOperand> operands,
+                  const ScratchVector<MergedAxis>& axes, SizedLayout& layout) {
   const auto count = static_cast<std::size_t>(layout.schedule.reduction.axes);
   const AxisSpan reduced = AxisSpan(axes).last(count);
   if (layout.rows < kMinRows || layout.rows > kMostRowElements ||
       length_of(reduced) > kMostRowElements) {
     return;
   }
-  const bool may_be_weights = std::ranges::any_of(operands, [](const Operand& operand) {
+  const bool may_be_weights = std::ranges::any_of(operands, [](const SizedOperand& operand) {
     return !operand.output && bits(operand.dtype) <= kMostWeightBits;
   });
   if (!may_be_weights) return;
@@ -197,7 +197,7 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
     mark_before_pdl_wait(graph, values, *values.form(*sum), layout.schedule);
   };
   if (choose_split_k(graph, operands, axes, values, *sum, layout)) return has_tiles();
-  const std::int64_t sums = values.second_tile_sum() ? 2 : 1;
+  const Size sums = values.second_tile_sum() ? 2 : 1;
   const bool is_narrow = takes_narrow_loads(length_of(reduced) * bits(operands[weights].dtype),
                                             (layout.rows * sums + kRows - 1) / kRows);
   for (int width = kWordBits / bits(operands[weights].dtype); width >= kChunk; width /= 2) {
@@ -225,31 +225,31 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
 // for a team with one tile, which has nothing else to load, and with so many that it catches up:
 // not with two. More than one tile of each team in flight delays x too, and pays nowhere, nor do
 // prefetches into the L2 cache.
-void map_split_k_tiles(Layout& layout, std::int64_t batches) {
+void map_split_k_tiles(SizedLayout& layout, Size batches) {
   constexpr std::int64_t kTile = 8;  // rows
   constexpr int kSteps = 4;
   Schedule& schedule = layout.schedule;
   TileSchedule& tiles = schedule.products.tiles;
   schedule.products.rows = kTile;
   schedule.reduction.threads = 32;
-  const std::int64_t parts = layout.vectors / kPartVectors;
-  const std::int64_t teams = kSplitWaves / parts;  // of a multiprocessor
+  const Size parts = layout.vectors / kPartVectors;
+  const Size teams = kSplitWaves / parts;  // of a multiprocessor
   tiles.steps = kSteps;
   tiles.sets = static_cast<int>(layout.vectors / (4 * kSteps));
   tiles.whole = tiles.x_in_smem = true;
-  const std::int64_t count = (layout.rows * tiles.sums + kTile - 1) / kTile;
-  const auto blocks_of = [&](std::int64_t together) {
-    const std::int64_t most = kProcessors * together / batches;
-    return std::min(count, std::max<std::int64_t>(1, most));
+  const Size count = (layout.rows * tiles.sums + kTile - 1) / kTile;
+  const auto blocks_of = [&](Size together) {
+    const Size most = kProcessors * together / batches;
+    return std::min(count, std::max<Size>(1, most));
   };
-  const std::int64_t at_once = teams * blocks_of(1);
+  const Size at_once = teams * blocks_of(1);
   tiles.single_tile = count <= at_once;
-  const std::int64_t together = !tiles.single_tile && teams % 2 == 0 ? 2 : 1;
+  const Size together = !tiles.single_tile && teams % 2 == 0 ? 2 : 1;
   layout.row_blocks = blocks_of(together);
   schedule.reduction.rows = static_cast<int>(teams / together * parts);
   tiles.weights_before_pdl_wait = tiles.single_tile || count > 2 * at_once;
   tiles.min_blocks = static_cast<int>(together);
-  layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
+  layout.work_items = layout.row_blocks * batches;
 }
 
 // As measured on an H200 with rows of 4096 weights. One or two vectors: with few tiles, as many
@@ -258,7 +258,7 @@ void map_split_k_tiles(Layout& layout, std::int64_t batches) {
 // not fit next to other blocks. With five and more, or with three and a middling number of tiles,
 // sixteen waves in persistent blocks keep vectors of 4096 elements in their registers; else vectors
 // come from the cache each time.
-void map_tiles(Layout& layout, std::int64_t batches) {
+void map_tiles(SizedLayout& layout, Size batches) {
   constexpr std::int64_t kFew = 512;
   constexpr std::int64_t kPersistentBlocks = 660;  // blocks
   constexpr std::int64_t kPart = 16;               // vectors of a row for each wave
@@ -266,8 +266,8 @@ void map_tiles(Layout& layout, std::int64_t batches) {
   constexpr std::int64_t kMostWaves = 16;
   Schedule& schedule = layout.schedule;
   TileSchedule& tiles = schedule.products.tiles;
-  const std::int64_t count = (layout.rows * tiles.sums + kRows - 1) / kRows;
-  const std::int64_t all = count * batches;
+  const Size count = (layout.rows * tiles.sums + kRows - 1) / kRows;
+  const Size all = count * batches;
   const int columns = schedule.products.columns;
   if (tiles.split_k) {
     map_split_k_tiles(layout, batches);
@@ -275,7 +275,7 @@ void map_tiles(Layout& layout, std::int64_t batches) {
   }
   schedule.products.rows = kRows;
   schedule.reduction.threads = all <= kFew ? 256 : 128;
-  const std::int64_t parts = layout.vectors / kPart;
+  const Size parts = layout.vectors / kPart;
   tiles.x_in_registers = tiles.x_in_registers && layout.vectors % kPart == 0 &&
                          parts >= kMinWaves && parts <= kMostWaves &&
                          std::has_single_bit(static_cast<std::uint64_t>(parts)) &&
@@ -299,16 +299,16 @@ void map_tiles(Layout& layout, std::int64_t batches) {
   // before this one, unless it is loaded once.
   tiles.weights_before_pdl_wait = all <= kFew || tiles.x_in_registers;
   clear_before_pdl_wait(schedule);
-  const std::int64_t set = std::int64_t{4} * tiles.steps;
-  const std::int64_t sets = (layout.vectors + set - 1) / set;
+  const Size set = Size{4} * tiles.steps;
+  const Size sets = (layout.vectors + set - 1) / set;
   tiles.sets = static_cast<int>(sets);
   tiles.whole = layout.vectors % set == 0;
   tiles.x_in_smem = columns <= 2 && sets * set * schedule.width * columns <= kMaxSmemElements;
-  const std::int64_t persistent = tiles.x_in_registers ? kProcessors * tiles.min_blocks
-                                  : tiles.prefetch     ? kPersistentBlocks
-                                                       : all;
-  layout.row_blocks = std::min(count, std::max<std::int64_t>(1, persistent / batches));
-  layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
+  const Size persistent = tiles.x_in_registers ? kProcessors * tiles.min_blocks
+                          : tiles.prefetch     ? kPersistentBlocks
+                                               : all;
+  layout.row_blocks = std::min(count, std::max<Size>(1, persistent / batches));
+  layout.work_items = layout.row_blocks * batches;
 }
 
 }  // namespace kiln::fusion

@@ -14,10 +14,10 @@ namespace kiln::fusion {
 
 /// Sets the schedule's tiles and width if they suit the graph's sum and its operands. The schedule
 /// has its axes, columns and operands by then.
-void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
-                  const ScratchVector<MergedAxis>& axes, Layout& layout);
+void choose_tiles(const TypedGraph& graph, std::span<const SizedOperand> operands,
+                  const ScratchVector<MergedAxis>& axes, SizedLayout& layout);
 
 /// Sets the threads, blocks and sets of a layout with tiles, for that many batches of rows.
-void map_tiles(Layout& layout, std::int64_t batches);
+void map_tiles(SizedLayout& layout, Size batches);
 
 }  // namespace kiln::fusion

@@ -28,25 +28,25 @@ constexpr int kLeastLanes = 8;
 
 using Axis = MergedAxis;
 
-ScratchVector<Axis> axes_or_one(const ReduceSpace& space, const Dims& shape,
-                                std::span<const Operand> operands, bool reduced,
+ScratchVector<Axis> axes_or_one(const ReduceSpace& space, const Sizes& shape,
+                                std::span<const SizedOperand> operands, bool reduced,
                                 std::span<const AxisBound> bounds) {
   ScratchVector<Axis> axes = axes_where(space, shape, operands, reduced, bounds);
-  if (axes.empty()) axes.push_back({1, AxisStrides(operands.size(), 0), {}});
+  if (axes.empty()) axes.push_back({1, SizedStrides(operands.size(), 0), {}});
   return axes;
 }
 
-std::int64_t product(std::span<const Axis> axes) {
-  std::int64_t size = 1;
+Size product(std::span<const Axis> axes) {
+  Size size = 1;
   for (const Axis& axis : axes) size *= axis.size;
   return size;
 }
 
-int element_bytes(const Operand& operand) { return std::max(1, bits(operand.dtype) / 8); }
+int element_bytes(const SizedOperand& operand) { return std::max(1, bits(operand.dtype) / 8); }
 
 // Elements in a vector of the narrowest operand. Of a row, row-invariant operands have one
 // register, not one for each element; of columns they have vectors too, which are stored once.
-int full_width(const Axis& inner, std::span<const Operand> operands,
+int full_width(const Axis& inner, std::span<const SizedOperand> operands,
                const ScratchVector<bool>& row_invariant, bool by_columns, Backend backend) {
   if (const int most = row_model(backend).lanes; most != 0) {
     return std::min(most, std::max(kLeastLanes, power_of_two_from(inner.size)));
@@ -68,34 +68,33 @@ int full_width(const Axis& inner, std::span<const Operand> operands,
                                gpu.work.max_stored_bytes / stored, gpu.work.max_lanes}));
 }
 
-int vector_alignment(const Operand& operand, int width) {
+int vector_alignment(const SizedOperand& operand, int width) {
   return std::min(16, width * element_bytes(operand));
 }
 
 // Whether load_unaligned() (preamble/strides.h) supports the operand.
-bool has_words(const Operand& operand, int width) {
+bool has_words(const SizedOperand& operand, int width) {
   const int bytes = width * element_bytes(operand);
   return bytes >= 4 && bytes <= 16;
 }
 
 // Whether `a` is aligned wherever vectors of `b` begin, if nothing but their offsets from multiples
 // of 16 bytes is known.
-bool in_phase(const Operand& a, const Operand& b, const ScratchVector<Axis>& axes, std::size_t i,
-              std::size_t k, int width) {
-  const auto place = [](const Operand& operand) {
-    return operand.address / static_cast<std::uint64_t>(element_bytes(operand));
+bool in_phase(const SizedOperand& a, const SizedOperand& b, const ScratchVector<Axis>& axes,
+              std::size_t i, std::size_t k, int width) {
+  const auto place = [](const SizedOperand& operand) {
+    return operand.address / element_bytes(operand);
   };
-  const auto whole = [](const Operand& operand) {
-    return operand.address % static_cast<std::uint64_t>(element_bytes(operand)) == 0;
+  const auto whole = [](const SizedOperand& operand) {
+    return operand.address % element_bytes(operand) == 0;
   };
   const int step = vector_alignment(a, width) / element_bytes(a);
   // Rows at places that data says are each misaligned in a way of their own.
-  const auto steps_whole = [&](const Operand& operand) {
+  const auto steps_whole = [&](const SizedOperand& operand) {
     return !operand.indexed.exists() || operand.indexed.stride % step == 0;
   };
   if (i != k && !(steps_whole(a) && steps_whole(b))) return false;
-  bool same = whole(a) && whole(b) &&
-              (place(a) - place(b)) % static_cast<std::uint64_t>(step) == 0 &&
+  bool same = whole(a) && whole(b) && (place(a) - place(b)) % step == 0 &&
               axes.back().strides[i] == 1 && axes.back().strides[k] == 1;
   for (std::size_t axis = 0; axis + 1 < axes.size(); ++axis) {
     same = same && (axes[axis].strides[i] - axes[axis].strides[k]) % step == 0;
@@ -105,7 +104,7 @@ bool in_phase(const Operand& a, const Operand& b, const ScratchVector<Axis>& axe
 
 // Unaligned rows, or rows that are no whole number of vectors, are still read in vectors if they
 // are so long that there is a thread for each element at their ends.
-bool begins_within_vectors(const ScratchVector<Axis>& axes, const Operand& operand,
+bool begins_within_vectors(const ScratchVector<Axis>& axes, const SizedOperand& operand,
                            std::size_t index, int width) {
   const bool whole = axes.back().size % width == 0 &&
                      alignment_of(operand, 0, axes, axes.size() - 1, index, width) >=
@@ -116,7 +115,7 @@ bool begins_within_vectors(const ScratchVector<Axis>& axes, const Operand& opera
 
 // The operand whose aligned vectors are read: the leading one, or if its vectors are wider than 16
 // bytes, beyond which alignment is unknown, another one. -1: rows are aligned.
-int phase_operand(const ScratchVector<Axis>& axes, std::span<const Operand> operands,
+int phase_operand(const ScratchVector<Axis>& axes, std::span<const SizedOperand> operands,
                   const ScratchVector<bool>& row_invariant, std::size_t leading, int width) {
   constexpr int kKnown = 16;
   const auto begins_within = [&](std::size_t i) {
@@ -134,8 +133,9 @@ int phase_operand(const ScratchVector<Axis>& axes, std::span<const Operand> oper
 // The one axis that all reduced axes are where operands repeat along the last of them: these have
 // one element for each of the `runs` of a row's elements. Nothing where others are not one axis, or
 // where runs are shorter than `least`.
-std::optional<Axis> merge_runs(const ScratchVector<Axis>& axes, std::span<const Operand> operands,
-                               std::int64_t least, ScratchVector<Runs>& runs) {
+std::optional<Axis> merge_runs(const ScratchVector<Axis>& axes,
+                               std::span<const SizedOperand> operands, Size least,
+                               ScratchVector<RunsOf<Size>>& runs) {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
   Axis whole = axes.back();
   whole.size = product(axes);
@@ -145,14 +145,14 @@ std::optional<Axis> merge_runs(const ScratchVector<Axis>& axes, std::span<const 
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
     std::size_t moving = axes.size();
-    Runs own{1, 0};
+    RunsOf<Size> own{1, 0};
     while (moving > 0 && axes[moving - 1].strides[i] == 0) own.length *= axes[--moving].size;
     for (std::size_t k = 1; k < moving; ++k) {
       if (axes[k - 1].strides[i] != axes[k].strides[i] * axes[k].size) return std::nullopt;
     }
     if (moving == 0 || moving == axes.size()) continue;
     own.stride = axes[moving - 1].strides[i];
-    const bool far = std::abs(own.stride) >= kMostElements / (whole.size / own.length);
+    const bool far = abs(own.stride) >= kMostElements / (whole.size / own.length);
     if (operands[i].output || operands[i].indexed.exists() || own.length < least || far) {
       return std::nullopt;
     }
@@ -166,7 +166,7 @@ std::optional<Axis> merge_runs(const ScratchVector<Axis>& axes, std::span<const 
 // groups. 1: none, also where a row reads whole sectors, where few threads would have all columns
 // of a row, and where there are results of rows, which have no place in vectors of columns.
 int joined_columns(const ScratchVector<Axis>& outer, const ScratchVector<Axis>& inner,
-                   std::span<const Operand> operands, const ScratchVector<bool>& row_invariant,
+                   std::span<const SizedOperand> operands, const ScratchVector<bool>& row_invariant,
                    std::size_t leading) {
   constexpr std::int64_t kSector = 32;
   constexpr int kMostBytes = 4;
@@ -195,22 +195,21 @@ Access row_access(const ScratchVector<Axis>& axes, std::size_t operand, bool row
 }
 
 // The distance between rows that are misaligned by the same number of elements.
-int equal_phase_step(const Operand& operand, const Axis& axis, std::size_t index, int width) {
-  const std::int64_t step = vector_alignment(operand, width) / element_bytes(operand);
-  return static_cast<int>(step / std::gcd(step, axis.strides[index]));
+int equal_phase_step(const SizedOperand& operand, const Axis& axis, std::size_t index, int width) {
+  const Size step = vector_alignment(operand, width) / element_bytes(operand);
+  return static_cast<int>(step / lowest_bit(axis.strides[index] | step));
 }
 
 // The operand with the most bytes that varies within rows: it had better be read in order.
-std::size_t largest_varying(const Dims& shape, std::span<const Operand> operands,
+std::size_t largest_varying(const Sizes& shape, std::span<const SizedOperand> operands,
                             const ScratchVector<bool>& row_invariant) {
   std::size_t found = 0;
-  std::int64_t most = 0;
+  Size most = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (row_invariant[i]) continue;
-    const std::int64_t elements = operands[i].indexed.exists()
-                                      ? element_count(shape)
-                                      : element_count(shape, operands[i].strides);
-    const std::int64_t total = bits(operands[i].dtype) * elements;
+    const Size elements = operands[i].indexed.exists() ? element_count(shape)
+                                                       : element_count(shape, operands[i].strides);
+    const Size total = bits(operands[i].dtype) * elements;
     if (total > most) {
       most = total;
       found = i;
@@ -222,7 +221,7 @@ std::size_t largest_varying(const Dims& shape, std::span<const Operand> operands
 // Whether neighbours in memory belong to different rows.
 bool lies_along_rows(const Axis& kept, const Axis& reduced, std::size_t operand) {
   return kept.size > 1 && reduced.size > 1 && kept.strides[operand] == 1 &&
-         std::abs(reduced.strides[operand]) > 1;
+         abs(reduced.strides[operand]) > 1;
 }
 
 bool is_one_element(std::span<const Axis> axes, std::size_t operand) {
@@ -231,7 +230,7 @@ bool is_one_element(std::span<const Axis> axes, std::size_t operand) {
 
 // Blocks share a row to keep all of it, or where there are fewer rows than blocks. What is read
 // once need not be kept: blocks of their own, several to a multiprocessor, wait for no other.
-RowFeatures features_for(const ReduceSpace& space, std::int64_t count, RowFeatures device,
+RowFeatures features_for(const ReduceSpace& space, Size count, RowFeatures device,
                          Backend backend) {
   const RowModel& model = row_model(backend);
   if (space.passes == 1 && count >= model.threads / model.max_threads) device.clusters = false;
@@ -241,19 +240,19 @@ RowFeatures features_for(const ReduceSpace& space, std::int64_t count, RowFeatur
 
 // Whether sums and products of a GPU's rows are combined in the order of their tree. It has a price
 // where rows are longer: their threads would have a barrier for each chunk.
-bool follows_tree(const RowSchedule& rows, std::int64_t length) {
+bool follows_tree(const RowSchedule& rows, Size length) {
   return rows.axes == 1 && !rows.split && length <= kLongestTreeRow;
 }
 
 // Threads of such a row have different residues.
-int most_threads(const RowSchedule& rows, std::int64_t length, int width) {
+int most_threads(const RowSchedule& rows, Size length, int width) {
   if (!follows_tree(rows, length)) return std::numeric_limits<int>::max();
   return std::max(1, residues_of(length) / width);
 }
 
 // The vectors for whose lanes a thread of such a row has accumulators. Where no residue has two
 // elements, there may be as many residues as lanes.
-int sets_of(const RowSchedule& rows, std::int64_t length, int width) {
+int sets_of(const RowSchedule& rows, Size length, int width) {
   if (!follows_tree(rows, length)) return 0;
   const int residues = length <= kLeastResidues ? power_of_two_from(length) : residues_of(length);
   return std::max(1, residues / (rows.threads * width));
@@ -268,10 +267,11 @@ bool is_prefetched(const Schedule& schedule, std::size_t input) {
          operand.indexing == Indexing::none;
 }
 
-Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Operand> operands,
-                 const std::vector<bool>& invariant_operands, bool keep_order, Backend backend,
-                 const RowFeatures& device, std::span<const AxisBound> bounds) {
-  Layout layout;
+SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
+                      std::span<const SizedOperand> operands,
+                      const std::vector<bool>& invariant_operands, bool keep_order, Backend backend,
+                      const RowFeatures& device, std::span<const AxisBound> bounds) {
+  SizedLayout layout;
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
   reserve_operands(layout, operands.size());
@@ -295,7 +295,7 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
     rows.joined = joined_columns(outer, inner, operands, row_invariant, leading);
   }
   if (rows.joined > 1) {
-    const std::int64_t columns = outer.back().size * inner.back().size;
+    const Size columns = outer.back().size * inner.back().size;
     outer.back().from.append(inner.back().from.data(), inner.back().from.size());
     outer.back().strides = std::move(inner.back().strides);
     outer.back().size = columns;
@@ -309,7 +309,7 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
                           !has_indexed(operands) && !ends_by_lane(outer, bounds);
   layout.runs.assign(operands.size(), {});
   if (!by_columns && inner.size() > 1 && bounds.empty()) {
-    ScratchVector<Runs> runs(operands.size());
+    ScratchVector<RunsOf<Size>> runs(operands.size());
     const int least = backend == Backend::host ? 1 : device_model(backend).work.max_lanes;
     if (std::optional<Axis> whole = merge_runs(inner, operands, least, runs)) {
       inner.assign(1, std::move(*whole));
@@ -335,7 +335,7 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
   width = full_width(innermost, operands, row_invariant, by_columns, backend);
   if (by_columns) {
     const int host =
-        std::max(kLeastLanes, power_of_two_from(std::min(innermost.size, kHostColumns)));
+        std::max(kLeastLanes, power_of_two_from(std::min<Size>(innermost.size, kHostColumns)));
     width = gpu ? std::min(width, kMostColumnVector) : host;
   }
   // No vector reaches beyond an end.
@@ -390,7 +390,7 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
       columns.vector_bytes = width * element_bytes(operands[leading]);
       columns.across = (innermost.size + width - 1) / width;
       columns.count =
-          layout.rows / std::max<std::int64_t>(1, innermost.size) * columns.across * layout.splits;
+          layout.rows / std::max<Size>(1, innermost.size) * columns.across * layout.splits;
       bytes = bytes_of_vector();
     };
     set_width();
@@ -404,14 +404,14 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
     }
   }
   // Of unaligned rows, those that happen to be aligned have the most vectors.
-  const std::int64_t across = (innermost.size + (rows.phase < 0 ? width - 1 : 0)) / width;
-  const std::int64_t fewest = rows.phase < 0 ? across : (innermost.size - (width - 1)) / width;
+  const Size across = (innermost.size + (rows.phase < 0 ? width - 1 : 0)) / width;
+  const Size fewest = rows.phase < 0 ? across : (innermost.size - (width - 1)) / width;
   rows.ragged = !gpu && !by_columns && (innermost.size % width != 0 || innermost.bounded);
   bool stores = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     stores = stores || (operands[i].output && !row_invariant[i]);
   }
-  std::int64_t units = layout.rows * layout.splits;
+  Size units = layout.rows * layout.splits;
   if (by_columns) {
     map_columns(rows, columns, bytes, backend);
     if (gpu && !rows.split && layout.reduced > kTreeChunk) {
@@ -457,9 +457,8 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
   const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_model(backend).spare_bytes;
 
   // Indices of threads exceed the end of a row by less than this.
-  constexpr std::uint64_t kBeyond = 1 << 20;
-  schedule.wide_index = needs_wide_index(
-      axes, operands, static_cast<std::uint64_t>(product(axes)) + kBeyond, schedule.width);
+  constexpr int kBeyond = 1 << 20;
+  schedule.wide_index = needs_wide_index(axes, operands, product(axes) + kBeyond, schedule.width);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule& operand = schedule.operands.emplace_back();
     operand.row_invariant = row_invariant[i];
@@ -484,10 +483,8 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
             phased ? vector_alignment(operands[i], width) : element_bytes(operands[i]);
       }
       if (rows.split && operands[i].output && row_invariant[i]) {
-        const auto step =
-            static_cast<std::uint64_t>(operands[i].split_stride * element_bytes(operands[i]));
-        const std::uint64_t both = step | static_cast<std::uint64_t>(operand.alignment);
-        operand.alignment = static_cast<int>(both & (~both + 1));
+        const Size step = operands[i].split_stride * element_bytes(operands[i]);
+        operand.alignment = static_cast<int>(lowest_bit(step | operand.alignment));
       }
     }
     operand.outer_axes = outer_axes_of(axes, i);
@@ -506,9 +503,9 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
     rows.row_step = equal_phase_step(operands[phase], axes[0], phase, width);
     rows.rows = row_model(backend).block / rows.threads;
   }
-  const std::int64_t together = std::int64_t{rows.rows} * std::max(1, rows.row_step);
-  layout.work_items = static_cast<std::uint64_t>((units + together - 1) / together *
-                                                 std::max(1, rows.row_step) * rows.cluster_blocks);
+  const Size together = std::int64_t{rows.rows} * std::max(1, rows.row_step);
+  layout.work_items =
+      (units + together - 1) / together * std::max(1, rows.row_step) * rows.cluster_blocks;
   schedule.streamed = bounds.empty() &&
                       is_streamed(operands, schedule.operands, axes, layout.offsets, true, backend);
   take_axes(layout, axes);

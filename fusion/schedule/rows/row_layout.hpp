@@ -17,6 +17,10 @@ namespace kiln::fusion {
 /// If the axis that is innermost in memory is not reduced, neighbouring threads take neighbouring
 /// columns; else they share a row. `keep_order` keeps the order of the reduced axes, for results
 /// that are indices.
+SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
+                      std::span<const SizedOperand> operands,
+                      const std::vector<bool>& row_invariant, bool keep_order, Backend backend,
+                      const RowFeatures& device = {}, std::span<const AxisBound> bounds = {});
 Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Operand> operands,
                  const std::vector<bool>& row_invariant, bool keep_order, Backend backend,
                  const RowFeatures& device = {}, std::span<const AxisBound> bounds = {});

@@ -70,10 +70,7 @@ constexpr int kRoomBesideWeights = 64 << 10;
 // Accumulators of a thread for each lane of its vectors, where a test asks for few threads.
 constexpr int kMostSets = 4;
 
-int power_of_two_to(std::int64_t count) {
-  return static_cast<int>(
-      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
-}
+int power_of_two_to(Size count) { return static_cast<int>(bit_floor(std::max<Size>(count, 1))); }
 
 // Threads of a row that follows the tree, of which each has up to 128 bytes. What is done once for
 // each thread takes as long for few bytes as for many: combining sums in the order of the tree, and
@@ -82,7 +79,7 @@ int power_of_two_to(std::int64_t count) {
 // unaligned layer_norm from 0.59 to 0.97 (6,001 bf16, 256 and 128) and from 0.82 to 0.98 (1,501
 // f16, 64 and 32). Without weights few threads have too little to do: unaligned softmax of 4,097
 // f16 reaches 0.99 with 128 and 0.95 with 64, of 1,501 bf16 0.98 with 64 and 0.95 with 32.
-int threads_in_tree(std::int64_t bytes, bool unaligned, bool has_weights, const RowModel& model) {
+int threads_in_tree(Size bytes, bool unaligned, bool has_weights, const RowModel& model) {
   constexpr std::int64_t kMostBytes = 128;
   if (unaligned && has_weights) return power_of_two_from((bytes + kMostBytes - 1) / kMostBytes);
   const bool is_short = !unaligned || bytes <= kMostBytes / 2 * model.short_row;
@@ -107,13 +104,12 @@ constexpr int kLine = 8;  // vectors of 16 bytes
 int threads_that_fill(const ColumnSpace& space, int strip, const RowModel& model) {
   const int most =
       std::min(model.max_threads / strip, power_of_two_from(space.length / model.batch));
-  return std::clamp(power_of_two_to(model.threads / std::max<std::int64_t>(space.count, 1)), 1,
-                    most);
+  return std::clamp(power_of_two_to(model.threads / std::max<Size>(space.count, 1)), 1, most);
 }
 
 // The residues of a column, or of its first chunk, whose elements threads add up.
-int residues_of_column(std::int64_t length, int joined) {
-  const std::int64_t elements = std::min<std::int64_t>(length * joined, kTreeChunk);
+int residues_of_column(Size length, int joined) {
+  const Size elements = std::min<Size>(length * joined, kTreeChunk);
   const int visited = elements <= 2 * kLeastResidues ? std::max(1, power_of_two_from(elements) / 2)
                                                      : residues_of(elements);
   return std::max(1, visited / joined);
@@ -146,7 +142,7 @@ KeptColumns kept_columns(const ColumnSpace& space, int joined, int bytes, int mo
   const int most_each = std::clamp(power_of_two_to(most_bytes / bytes), 1, most_vectors);
   const int threads = power_of_two_from((space.length + most_each - 1) / most_each);
   // No two threads have elements of one residue.
-  const std::int64_t elements = space.length * joined;
+  const Size elements = space.length * joined;
   const bool whole = elements <= 2 * kLeastResidues ||
                      threads * joined <= power_of_two_from(elements) / kTreeTerms;
   if (threads_that_fill(space, kLine, model) > threads || threads > model.max_threads || !whole) {
@@ -213,9 +209,8 @@ void share_columns(RowSchedule& rows, const ColumnSpace& space, const VectorByte
   const int strip = few ? kLine / 2 : kLine;
   const int batch = batch_of(in_vector, model);
   const auto groups = [&] { return groups_of(space, rows.threads, rows.joined, batch); };
-  const std::int64_t most =
-      std::min<std::int64_t>({model.max_threads / strip, space.length / kLeastElements,
-                              residues_of_column(space.length, rows.joined) / batch});
+  const Size most = std::min<Size>({model.max_threads / strip, space.length / kLeastElements,
+                                    residues_of_column(space.length, rows.joined) / batch});
   rows.threads = threads_that_fill(space, strip, model);
   while (2 * rows.threads <= most && sums_of(space, batch, groups()) > model.sums) {
     rows.threads *= 2;
@@ -230,22 +225,18 @@ void share_columns(RowSchedule& rows, const ColumnSpace& space, const VectorByte
 
 const RowModel& row_model(Backend backend) { return kModels[static_cast<std::size_t>(backend)]; }
 
-int power_of_two_from(std::int64_t count) {
-  return static_cast<int>(
-      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
-}
+int power_of_two_from(Size count) { return static_cast<int>(bit_ceil(std::max<Size>(count, 1))); }
 
-int residues_of(std::int64_t elements) {
+int residues_of(Size elements) {
   return std::clamp(power_of_two_from(elements) / kTreeTerms, kLeastResidues, kMostResidues);
 }
 
 int on_chip_bytes(const VectorBytes& bytes) { return bytes.rows != 0 ? bytes.rows : bytes.weights; }
 
-void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t least_vectors,
-                      const VectorBytes& bytes, int width, const RowFeatures& device,
-                      Backend backend) {
+void choose_registers(RowSchedule& rows, Size vectors, Size least_vectors, const VectorBytes& bytes,
+                      int width, const RowFeatures& device, Backend backend) {
   const RowModel& model = row_model(backend);
-  const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
+  const Size each = std::max<Size>(1, (vectors + rows.threads - 1) / rows.threads);
   const bool may_keep = !rows.split && !(rows.columns == 0 && device.forced.read_again);
   if (backend == Backend::host) {
     const bool kept = may_keep && rows.columns == 0 && each <= model.max_vectors;
@@ -266,7 +257,7 @@ void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t leas
   rows.batch = batch_of(bytes, model);
   if (fits) rows.batch = std::min(rows.batch, rows.vectors);
   const bool wide = width >= 8 || rows.cluster_blocks > 1;
-  const std::int64_t in_block = vectors * kept / rows.cluster_blocks;
+  const Size in_block = vectors * kept / rows.cluster_blocks;
   if (fits && rows.columns == 0 && wide && in_block > model.long_row) {
     int memory = model.shared_bytes;
     if (device.large_smem && rows.phase < 0 && in_block > 2 * model.long_row &&
@@ -283,9 +274,8 @@ void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t leas
   }
 }
 
-void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
-             int least, int most, int reductions, bool stores, const RowFeatures& device,
-             Backend backend) {
+void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int width, int least,
+             int most, int reductions, bool stores, const RowFeatures& device, Backend backend) {
   const RowModel& model = row_model(backend);
   const int kept = on_chip_bytes(in_vector);
   const bool wide = width >= 8 && !rows.split;
@@ -303,10 +293,10 @@ void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vect
       return;
     }
   }
-  const auto threads_for = [&](std::int64_t each, int fewest, int most) {
-    return power_of_two_from(std::clamp<std::int64_t>((vectors + each - 1) / each, fewest, most));
+  const auto threads_for = [&](Size each, int fewest, int most) {
+    return power_of_two_from(std::clamp<Size>((vectors + each - 1) / each, fewest, most));
   };
-  const std::int64_t bytes = rows.split ? 0 : vectors * kept;
+  const Size bytes = rows.split ? 0 : vectors * kept;
   // With one barrier for all threads, twice as many of them with half as much each are better. A
   // kernel that only reads needs more in flight: of 4,096 bf16 a logsumexp reaches 0.78 of a copy
   // with four vectors and 0.88 with eight.
@@ -342,8 +332,8 @@ void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vect
   if (rows.threads > model.short_row) return;
   int block = model.block;
   if (stores && model.block_bytes != 0) {
-    const std::int64_t own =
-        (std::max<std::int64_t>(vectors, 1) + rows.threads - 1) / rows.threads * std::max(1, kept);
+    const Size own =
+        (std::max<Size>(vectors, 1) + rows.threads - 1) / rows.threads * std::max(1, kept);
     block = std::clamp(power_of_two_to(model.block_bytes / own), kLeastBlock, kMostBlock);
   }
   rows.rows = block / rows.threads;

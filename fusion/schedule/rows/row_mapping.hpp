@@ -67,24 +67,23 @@ struct VectorBytes {
 /// Register bytes of the inputs whose vectors a thread keeps from one pass to the next.
 int on_chip_bytes(const VectorBytes& bytes);
 
-int power_of_two_from(std::int64_t count);
+int power_of_two_from(Size count);
 
 /// How many residues the tree of so many elements has (numerics.md), of one chunk if they are more.
-int residues_of(std::int64_t elements);
+int residues_of(Size elements);
 
 /// Maps a row of that many vectors to threads, at least `least` of them and at most `most`. With
 /// more than one reduction, fewer threads with two vectors each have less to wait for: rows of 64
 /// f32 go from 0.77 to 0.94 of a copy (three reductions), and with one reduction from 1.00 to 0.97.
-void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
-             int least, int most, int reductions, bool stores, const RowFeatures& device,
-             Backend backend);
+void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int width, int least,
+             int most, int reductions, bool stores, const RowFeatures& device, Backend backend);
 
 /// Columns of a kernel, in vectors of neighbouring ones.
 struct ColumnSpace {
-  std::int64_t length = 0;  ///< elements of each, or of each of its parts
-  std::int64_t across = 0;  ///< vectors side by side
-  std::int64_t count = 0;   ///< vectors in all
-  int passes = 1;           ///< that read columns
+  Size length = 0;  ///< elements of each, or of each of its parts
+  Size across = 0;  ///< vectors side by side
+  Size count = 0;   ///< vectors in all
+  int passes = 1;   ///< that read columns
   int reductions = 0;
   int trees = 0;         ///< sums and products of floats in the pass with most of them
   int width = 1;         ///< elements of a vector
@@ -110,8 +109,7 @@ bool has_room_for_columns(const ColumnSpace& space, int joined, const VectorByte
 
 /// Decides how many of its vectors a thread keeps on chip, and how many loads of others it has in
 /// flight.
-void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t least_vectors,
-                      const VectorBytes& bytes, int width, const RowFeatures& device,
-                      Backend backend);
+void choose_registers(RowSchedule& rows, Size vectors, Size least_vectors, const VectorBytes& bytes,
+                      int width, const RowFeatures& device, Backend backend);
 
 }  // namespace kiln::fusion

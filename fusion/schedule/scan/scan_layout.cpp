@@ -35,8 +35,8 @@ constexpr int kAheadBytes = 128;  // in registers
 using Axis = MergedAxis;
 
 // The axes that are not scanned, the last the fastest in the first output.
-ScratchVector<Axis> other_axes(const Dims& shape, std::size_t scanned,
-                               std::span<const Operand> operands) {
+ScratchVector<Axis> other_axes(const Sizes& shape, std::size_t scanned,
+                               std::span<const SizedOperand> operands) {
   ScratchVector<Axis> axes;
   axes.reserve(shape.size() + 1);  // with the scanned one
   for (std::size_t k = 0; k < shape.size(); ++k) {
@@ -47,7 +47,7 @@ ScratchVector<Axis> other_axes(const Dims& shape, std::size_t scanned,
   return axes;
 }
 
-int narrowest_contiguous(const Axis& inner, std::span<const Operand> operands) {
+int narrowest_contiguous(const Axis& inner, std::span<const SizedOperand> operands) {
   int narrowest = kScanVectorBits;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (inner.strides[i] == 1) narrowest = std::min(narrowest, bits(operands[i].dtype));
@@ -55,7 +55,7 @@ int narrowest_contiguous(const Axis& inner, std::span<const Operand> operands) {
   return narrowest;
 }
 
-int choose_width(const Axis& inner, std::span<const Operand> operands, Backend backend) {
+int choose_width(const Axis& inner, std::span<const SizedOperand> operands, Backend backend) {
   const int narrowest = narrowest_contiguous(inner, operands);
   int width = backend == Backend::host ? kHostScanLanes
                                        : std::min(kScanVectorBits / narrowest, kMostScanLanes);
@@ -64,15 +64,14 @@ int choose_width(const Axis& inner, std::span<const Operand> operands, Backend b
 }
 
 // The CPU takes a block of a row at a time (preamble/scan.h), or all of a shorter one.
-int choose_host_width(std::int64_t length) {
-  const auto size = static_cast<std::uint64_t>(std::clamp<std::int64_t>(length, 1, kHostScanLanes));
-  return static_cast<int>(std::bit_ceil(size));
+int choose_host_width(Size length) {
+  return static_cast<int>(bit_ceil(std::clamp<Size>(length, 1, kHostScanLanes)));
 }
 
 // How a thread of a GPU takes `columns` columns: how many side by side, and how many elements of
 // each it loads at a time.
 void map_columns_to_threads(Schedule& schedule, const Axis& inner,
-                            std::span<const Operand> operands, std::int64_t columns) {
+                            std::span<const SizedOperand> operands, Size columns) {
   int& width = schedule.width;
   const int narrowest = narrowest_contiguous(inner, operands);
   while (width % 2 == 0 && width * narrowest > kLeastVectorBits &&
@@ -90,32 +89,32 @@ void map_columns_to_threads(Schedule& schedule, const Axis& inner,
 }
 
 // Maps `rows` rows along the axis to threads.
-void map_scan_to_threads(Layout& layout, std::int64_t rows, Backend backend) {
+void map_scan_to_threads(SizedLayout& layout, Size rows, Backend backend) {
   RowSchedule& shares = layout.schedule.reduction;
   if (backend != Backend::host) {
-    shares.threads = static_cast<int>(std::bit_ceil(
-        static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostScanThreads))));
+    shares.threads =
+        static_cast<int>(bit_ceil(std::clamp<Size>(layout.vectors, 1, kMostScanThreads)));
     if (shares.threads <= kShortRowThreads) shares.rows = kScanBlock / shares.threads;
   }
   layout.rows = rows;
   layout.units = rows;
-  layout.work_items = static_cast<std::uint64_t>((rows + shares.rows - 1) / shares.rows);
+  layout.work_items = (rows + shares.rows - 1) / shares.rows;
 }
 
 }  // namespace
 
-Layout plan_scan(const Dims& shape, std::size_t axis, std::span<const Operand> operands,
-                 Backend backend) {
-  Layout layout;
+SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const SizedOperand> operands,
+                      Backend backend) {
+  SizedLayout layout;
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
   reserve_operands(layout, operands.size());
   const std::size_t output = first_output(operands);
   ScratchVector<Axis> axes = other_axes(shape, axis, operands);
-  const bool across = !axes.empty() && std::abs(axes.back().strides[output]) <
-                                           std::abs(operands[output].strides[axis]);
+  const bool across =
+      !axes.empty() && abs(axes.back().strides[output]) < abs(operands[output].strides[axis]);
   schedule.scan = across ? ScanSchedule::across : ScanSchedule::along;
-  if (axes.empty()) axes.push_back({1, AxisStrides(operands.size(), 0), {}});
+  if (axes.empty()) axes.push_back({1, SizedStrides(operands.size(), 0), {}});
   add_axis(axes, shape, axis, operands);
   if (across) std::swap(axes.back(), axes.end()[-2]);
   schedule.rank = static_cast<int>(axes.size());
@@ -123,17 +122,16 @@ Layout plan_scan(const Dims& shape, std::size_t axis, std::span<const Operand> o
                        ? choose_host_width(axes.back().size)
                        : choose_width(axes.back(), operands, backend);
   layout.reduced = shape[axis];
-  std::int64_t others = 1;
+  Size others = 1;
   for (const Axis& axis : axes) others *= axis.size;
-  schedule.wide_index =
-      needs_wide_index(axes, operands, static_cast<std::uint64_t>(others), schedule.width);
+  schedule.wide_index = needs_wide_index(axes, operands, others, schedule.width);
   if (shape[axis] != 0) others /= shape[axis];
   if (across && backend != Backend::host) {
     map_columns_to_threads(schedule, axes.back(), operands, others);
   }
   layout.vectors = (axes.back().size + schedule.width - 1) / schedule.width;
   if (across) {
-    layout.work_items = static_cast<std::uint64_t>(others / schedule.width);
+    layout.work_items = others / schedule.width;
     layout.reduced *= schedule.width;
   } else {
     map_scan_to_threads(layout, others, backend);

@@ -13,6 +13,8 @@ namespace kiln::fusion {
 /// Operands as in plan_layout(), with strides over `shape`, which is scanned along `axis`. A block
 /// of threads scans a row along the axis; where neighbours in memory are along another axis, each
 /// thread scans columns.
+SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const SizedOperand> operands,
+                      Backend backend);
 Layout plan_scan(const Dims& shape, std::size_t axis, std::span<const Operand> operands,
                  Backend backend);
 

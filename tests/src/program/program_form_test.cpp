@@ -11,9 +11,7 @@
 #include <map>
 #include <optional>
 #include <random>
-#include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "call/function_impl.hpp"
@@ -261,84 +259,6 @@ TEST(ProgramForm, OfRandomProgramsHoldsWhereItsNumbersAreThoseOfThePlan) {
     }
   }
   EXPECT_GT(held, draws) << "seed " << seed;
-}
-
-std::vector<bool> fixed_steps(std::string_view text, const std::vector<Dims>& first,
-                              const std::vector<DType>& dtypes) {
-  const Function function = parse("f", text);
-  const Definition& definition = function.impl().definition;
-  const SizedCall call(definition, first, dtypes, {});
-  const auto form = make_form(definition, call.call(), ProgramClassKey(call.call()),
-                              plan_program(definition, types_of(call.call())));
-  std::vector<bool> fixed;
-  for (const ProgramClass::Step& step : form->steps) fixed.push_back(step.is_fixed);
-  return fixed;
-}
-
-TEST(FixedKernels, AreThoseOfWhichNoSizeIsANumber) {
-  const std::vector<bool> second{false, true};
-  EXPECT_EQ(fixed_steps("y = sum(x, 0); y / sum(y)", {{700, 24}}, {}), (std::vector{false, false}));
-  EXPECT_EQ(fixed_steps("y = sum(x[:, :24], 0); y / sum(y)", {{700, 48}}, {}), second);
-  // What joins the parts of the keys, of which there are as many while these grow.
-  const std::vector<Dims> shapes{{2, 4, 1, 64}, {2, 1, 700, 64}, {2, 1, 700, 64}};
-  EXPECT_EQ(fixed_steps("sum(softmax(sum(q[:2, :4, :, :64] * k[:2, :, :, :64], -1), -2) * "
-                        "v[:2, :, :, :64], -2)",
-                        shapes, std::vector(3, DType::bf16)),
-            second);
-}
-
-// All that two layouts are, but for what no kernel can have of both.
-void expect_same_layout(const fusion::Layout& a, const fusion::Layout& b) {
-  EXPECT_EQ(a.schedule, b.schedule);
-  EXPECT_EQ(a.shape, b.shape);
-  ASSERT_EQ(a.offsets.size(), b.offsets.size());
-  for (std::size_t i = 0; i < a.offsets.size(); ++i) {
-    EXPECT_EQ(a.strides.of(i), b.strides.of(i));
-    EXPECT_EQ(a.offsets[i], b.offsets[i]);
-  }
-  EXPECT_EQ(a.starts, b.starts);
-  EXPECT_EQ(std::tuple(a.work_items, a.rows, a.units, a.column_strips, a.vectors, a.reduced),
-            std::tuple(b.work_items, b.rows, b.units, b.column_strips, b.vectors, b.reduced));
-  EXPECT_EQ(std::tuple(a.row_blocks, a.row_repeats, a.splits),
-            std::tuple(b.row_blocks, b.row_repeats, b.splits));
-}
-
-// So what a FixedKernelKey has of addresses is enough.
-TEST(FixedKernels, AreLaidOutByAddressesModulo256) {
-  std::mt19937 random(23);
-  const DType dtypes[] = {DType::f32, DType::bf16, DType::f64, DType::i8};
-  std::set<int> alignments;
-  for (const SizedProgram& program : kPrograms) {
-    const Function function = parse("f", program.text);
-    const std::int64_t sizes[] = {37, 1026, 8};
-    for (int turn = 0; turn < 12; ++turn) {
-      std::vector<DType> own;
-      for (std::size_t i = 0; i < program.inputs.size(); ++i) own.push_back(dtypes[random() % 4]);
-      const SizedCall call(function.impl().definition, shapes_of(program, sizes), own, {});
-      const CallTypes types = types_of(call.call());
-      for (KernelSpec& spec : step_specs(plan_program(function.impl().definition, types), types)) {
-        std::vector<fusion::Operand> others = spec.operands;
-        for (std::size_t i = 0; i < others.size(); ++i) {
-          const auto bytes = static_cast<std::uint64_t>(std::max(8, bits(others[i].dtype)) / 8);
-          const std::uint64_t within = random() % (256 / bytes) * bytes;
-          spec.operands[i].address = (std::uint64_t{i + 1} << 40) + within;
-          others[i].address = (std::uint64_t{others.size() - i} << 41) + within +
-                              std::uint64_t{256} * (random() % 1000);
-        }
-        for (const char* const target : {"sm_90", "gfx90a", "gfx1030", "cpu"}) {
-          const TargetFeatures features = features_of(target);
-          const auto plan = [&](const std::vector<fusion::Operand>& operands) {
-            return plan_kernel(spec.function, spec.form, spec.shape, operands, features);
-          };
-          const fusion::Layout layout = plan(spec.operands);
-          expect_same_layout(layout, plan(others));
-          for (const auto& operand : layout.schedule.operands) alignments.insert(operand.alignment);
-        }
-        if (::testing::Test::HasFailure()) FAIL() << program.text;
-      }
-    }
-  }
-  EXPECT_GE(alignments.size(), 5u) << "addresses make no difference";
 }
 
 TEST(FormulaFinder, FindsProductsQuotientsAndSumsOfTwo) {
