@@ -159,7 +159,8 @@ KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size,
 // A word holds neighbouring columns of a row: a thread writes whole words, from as many lines of
 // the operand, and reads up to 16 bytes of a row at once. These 16 bytes are swizzled within 128
 // bytes, in another way for every Vector rows, which is what a thread reads of a line, so that
-// threads that write down the tile's rows use different banks.
+// threads that write down the tile's rows use different banks; of rows that are no power of two
+// they are rotated within their row.
 template <class T, int Rows, int Columns, int Vector>
 struct Tile {
   enum : int {
@@ -171,7 +172,10 @@ struct Tile {
   };
   alignas(16) T elements[Rows * Columns];
   __device__ __forceinline__ T* at(int row, int column) {
-    const int together = (row * kOfRow + column / kTogether) ^ (row / kSwizzle & 7);
+    constexpr bool kRotates = (kOfRow & (kOfRow - 1)) != 0;
+    const int rotated = row * kOfRow + (column / kTogether + row / kSwizzle) % kOfRow;
+    const int swizzled = (row * kOfRow + column / kTogether) ^ (row / kSwizzle & 7);
+    const int together = kRotates ? rotated : swizzled;
     return elements + together * kTogether + column % kTogether;
   }
 };
@@ -202,11 +206,16 @@ KILN_FN Vec<T, Lanes> load_tiled(const T* row, Index first) {
 }
 #endif
 
+// The largest divisor of a number that is at most `most`.
+KILN_FN constexpr int divisor_up_to(int most, int number) {
+  return number % most == 0 ? most : divisor_up_to(most - 1, number);
+}
+
 // The order in which threads take the vectors of a tile that has PerLine of them in each of its
 // Lines: up to 16 of a line, or 32 short ones, then as many of the next line.
 template <int PerLine, int Lines, int Lanes>
 struct TileOrder {
-  enum : int { kMost = Lanes < 4 ? 32 : 16, kRun = PerLine < kMost ? PerLine : kMost };
+  enum : int { kRun = divisor_up_to(Lanes < 4 ? 32 : 16, PerLine) };
   KILN_FN static int line(int n) { return n / kRun % Lines; }
   KILN_FN static int vector(int n) { return n % kRun + n / (kRun * Lines) * kRun; }
 };
@@ -214,8 +223,9 @@ struct TileOrder {
 // `top` and `left` are the tile's origin, `rows` and `size` the extents of the array. The operand's
 // lines, which are the tile's columns, are aligned to Align at every multiple of Vector. Past the
 // edges of the array a thread loads what it does not use, so that no load waits for a branch.
-template <int Threads, int Align, class T, int Rows, int Columns, int Vector, class Index,
-          class Stride>
+// `Run`: the tile has whole rows, and one begins where the one before it ends.
+template <int Threads, int Align, bool Run = false, class T, int Rows, int Columns, int Vector,
+          class Index, class Stride>
 KILN_FN void fill(Tile<T, Rows, Columns, Vector>& tile, const T* data, Index top, Index left,
                   Index rows, Index size, Stride stride) {
   constexpr int kLines = Tile<T, Rows, Columns, Vector>::kLines;
@@ -244,8 +254,18 @@ KILN_FN void fill(Tile<T, Rows, Columns, Vector>& tile, const T* data, Index top
       for (int line = 0; line < kLines && left + column + line < size; ++line) {
         for (int lane = 0; lane < Vector - 1; ++lane) {  // fewer than compilers make a vector of
           if (top + row + lane >= rows) break;
-          *tile.at(row + lane, column + line) =
-              *element_at(data, top + row + lane, left + column + line, stride);
+          T* const to = Run ? tile.elements + (row + lane) * int(size) + column + line
+                            : tile.at(row + lane, column + line);
+          *to = *element_at(data, top + row + lane, left + column + line, stride);
+        }
+      }
+      continue;
+    }
+    if (Run) {
+      _Pragma("unroll") for (int line = 0; line < kLines; ++line) {
+        if (column + line >= int(size)) break;
+        _Pragma("unroll") for (int lane = 0; lane < Vector; ++lane) {
+          tile.elements[(row + lane) * int(size) + column + line] = loaded[i][line].lane[lane];
         }
       }
       continue;
@@ -347,16 +367,9 @@ KILN_FN Preloaded<T, Most, (Elements / Most + Threads - 1) / Threads> preload_ru
   return preloaded;
 }
 
-template <int Lanes, class T, int Rows, int Columns, int Vector, class Index, class Divisor>
-KILN_FN Vec<T, Lanes> from_tile_run(Tile<T, Rows, Columns, Vector>& tile, Index first,
-                                    Divisor columns) {
-  Vec<T, Lanes> result;
-  _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {
-    const Index row = divide(Index(first + lane), columns);
-    const Index column = first + lane - row * columns.divisor;
-    result.lane[lane] = *tile.at(int(row), int(column));
-  }
-  return result;
+template <int Lanes, class T, int Rows, int Columns, int Vector, class Index>
+KILN_FN Vec<T, Lanes> from_tile_run(const Tile<T, Rows, Columns, Vector>& tile, Index element) {
+  return load<Lanes, Vec<T, Lanes>::kBytes>(tile.elements, element);
 }
 
 template <int Threads, int Elements, int Most, class Index, class Body>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "access_gpu.h"
+#include "divide.h"
 #include "strides.h"
 
 #if !KILN_HOST
@@ -64,12 +65,31 @@ KILN_FN Vec<T, W::size> gather_addressed(W, Index first, const Address& address,
   }
   return result;
 }
-// Every element of a vector has an address of its own.
-template <class T, class W, class Index, class Address>
-KILN_FN Vec<T, W::size> load_each_addressed(W, Index first, const Address& address) {
+// The same for a vector in which a row may end: its elements are of one row of `extent` elements,
+// which are `step` apart, or of two.
+template <class T, class W, class Index, class Divisor, class Address, class Stride>
+KILN_FN Vec<T, W::size> load_straddling(W, Index first, Divisor extent, const Address& address,
+                                        Stride step) {
+  const Index next = (divide(first, extent) + 1) * extent.divisor;
+  const int whole = next - first < W::size ? int(next - first) : W::size;  // lanes of the first row
+  const T* const row = address(first);
+  const T* const after = whole < W::size ? address(next) : row;
   Vec<T, W::size> result;
   _Pragma("unroll") for (int lane = 0; lane < W::size; ++lane) {
-    result.lane[lane] = *address(Index(first + lane));
+    result.lane[lane] =
+        *(lane < whole ? row + Stride(lane) * step : after + Stride(lane - whole) * step);
+  }
+  return result;
+}
+// Where a row is one element.
+template <class T, class W, class Index, class Divisor, class Address>
+KILN_FN Vec<T, W::size> load_straddling(W, Index first, Divisor extent, const Address& address) {
+  const Index next = (divide(first, extent) + 1) * extent.divisor;
+  const T row = *address(first);
+  const T after = *address(next - first < W::size ? next : first);
+  Vec<T, W::size> result;
+  _Pragma("unroll") for (int lane = 0; lane < W::size; ++lane) {
+    result.lane[lane] = first + lane < next ? row : after;
   }
   return result;
 }

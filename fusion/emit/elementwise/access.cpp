@@ -180,8 +180,7 @@ void ElementEmitter::emit_vector_loads() {
     if (operands_.is_addressed(i)) {
       const std::string type(storage_type(operand.dtype));
       const std::string lanes_text =
-          operands_.is_one_flat_vector()
-              ? fmt::format("load_each_addressed<{}>(width, first, {}_address)", type, operand.name)
+          operands_.is_one_flat_vector() ? straddling_text(i)
           : schedule.access == Access::contiguous
               ? fmt::format("load_addressed<{}, {}>(width, first, {}_address)", type,
                             schedule.alignment, operand.name)
@@ -208,14 +207,26 @@ void ElementEmitter::emit_vector_loads() {
       line(3, "const auto {}_lanes = gather<width.size>({}, first, {}{});", operand.name,
            operands_.row_pointer(i), operands_[i].stride_name(operands_.rank() - 1), lanes);
     } else if (schedule.access == Access::transposed && operands_.tile_runs()) {
-      line(3,
-           "const auto {0}_lanes = from_tile_run<width.size>({0}_tile, first - begin, extent_{1});",
-           operand.name, operands_.rank() - 1);
+      line(3, "const auto {0}_lanes = from_tile_run<width.size>({0}_tile, first - begin);",
+           operand.name);
     } else if (schedule.access == Access::transposed) {
       line(3, "const auto {}_lanes = from_tile<width.size>({}_tile, at_{} - top, first - left);",
            operand.name, operand.name, schedule_.tile_axis);
     }
   }
+}
+
+// A vector of an operand that has an address for each row, of which there may be two.
+std::string ElementEmitter::straddling_text(std::size_t i) const {
+  std::string step;
+  switch (schedule_.operands[i].access) {
+    case Access::contiguous: step = fmt::format(", {}(1)", operands_.signed_index()); break;
+    case Access::strided: step = ", " + operands_.inner_stride(i); break;
+    default: break;
+  }
+  return fmt::format("load_straddling<{0}>(width, first, extent_{1}, {2}_address{3})",
+                     storage_type(operands_[i].dtype), operands_.rank() - 1, operands_[i].name,
+                     step);
 }
 
 // Whether a thread loads its vectors of an operand while the tile is being filled (preload() in

@@ -162,9 +162,9 @@ void ElementEmitter::emit_tiles() {
   }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!through_tile(i)) continue;
-    line(2, "fill<{}, {}>({}_tile, {}, top, left, rows, size, {});", threads,
-         schedule_.operands[i].alignment, operands_[i].name, operands_.row_pointer(i),
-         operands_.inner_stride(i));
+    line(2, "fill<{}, {}{}>({}_tile, {}, top, left, rows, size, {});", threads,
+         schedule_.operands[i].alignment, operands_.tile_runs() ? ", true" : "", operands_[i].name,
+         operands_.row_pointer(i), operands_.inner_stride(i));
   }
   line(2, "KILN_SYNCHRONIZE();");
   if (operands_.tile_runs()) {

@@ -56,6 +56,7 @@ class ElementEmitter {
 
   // What is loaded and stored.
   void emit_broadcast_loads(int depth);
+  std::string straddling_text(std::size_t i) const;
   void emit_broadcast_load(int depth, std::size_t i);
   bool is_indexed_by(std::size_t i, Indexing indexing) const {
     return schedule_.operands[i].indexing == indexing;

@@ -8,7 +8,7 @@ namespace kiln::fusion {
 namespace {
 
 // Extents of which a tile has enough to pay for the detour.
-constexpr std::int64_t kFewest = 32;
+constexpr int kFewest = 32;
 // What a tile has of one operand. Less where there are many of them.
 constexpr int kTileBytes[] = {16 << 10, 4 << 10};
 
@@ -27,27 +27,64 @@ struct TileShape {
   int columns = 0;
 };
 
-// Tiles of `elements` that cover both extents with the fewest elements past the edges, where both
-// sides access whole cache lines if rows are as long; the one that is most nearly square of those.
-TileShape tile_shape(Size rows, Size columns, int elements, int bytes) {
-  constexpr int kLine = 128;
-  constexpr double kPartOfLine = 1.3;
+// What tiles cost by their shape: all that are as large as those of `elements`, or smaller, take as
+// long, since their blocks wait for the same loads. Both sides access whole cache lines if rows are
+// as long.
+class TileCost {
+ public:
+  TileCost(Size rows, Size columns, int elements, int bytes)
+      : rows_(rows), columns_(columns), elements_(elements), bytes_(bytes) {}
+
+  double operator()(const TileShape& tile) const {
+    const double square =
+        1 + 0.01 * std::abs(std::log2(static_cast<double>(tile.rows) / tile.columns));
+    return side(rows_, tile.rows) * side(columns_, tile.columns) * square *
+           std::max(tile.rows * tile.columns, elements_);
+  }
+
+ private:
+  double side(Size size, int step) const {
+    constexpr int kLine = 128;
+    constexpr double kPartOfLine = 1.3;
+    const auto tiles = static_cast<double>((size + step - 1) / step);
+    return tiles * (size > step && step * bytes_ < kLine ? kPartOfLine : 1.0);
+  }
+
+  Size rows_;
+  Size columns_;
+  int elements_;
+  int bytes_;
+};
+
+// Of tiles whose sides are powers of two, of `elements`, that of the least cost. Where rows of
+// narrow elements are short and no whole vectors, tiles of whole rows are one run, and may be as
+// high as equal parts of the rows: up to `most` elements, in multiples of `unit`. On an H100 49
+// pixels of 320 channels of f16 go from 0.60 of a copy to 0.96 with tiles of 160 by 56 instead of
+// 128 by 64, 77 by 96 bf16 from 0.84 to 1.02 with one tile. Rows that are whole vectors lose by
+// that: 96 by 512 bf16 go from 1.01 to 0.83.
+TileShape tile_shape(Size rows, Size columns, int elements, int most, int bytes, int unit) {
+  constexpr int kLongestRow = 256;
+  constexpr int kMostRows = 512;
+  constexpr double kOtherSides = 1.05;
+  const TileCost cost(rows, columns, elements, bytes);
   TileShape best;
-  double best_cost = 0;
-  const auto covered = [](Size size, int step) {
-    return static_cast<double>((size + step - 1) / step * step);
-  };
-  const auto side = [&](Size size, int step) {
-    return size > step && step * bytes < kLine ? kPartOfLine : 1.0;
+  double best_cost = std::numeric_limits<double>::infinity();
+  const auto try_shape = [&](TileShape shape, double factor) {
+    const double own = factor * cost(shape);
+    if (own >= best_cost) return;
+    best = shape;
+    best_cost = own;
   };
   for (int r = static_cast<int>(kFewest); r <= elements / kFewest; r *= 2) {
-    const int c = elements / r;
-    const double square = 1 + 0.01 * std::abs(std::log2(static_cast<double>(r) / c));
-    const double cost =
-        covered(rows, r) * covered(columns, c) * side(rows, r) * side(columns, c) * square;
-    if (best.rows != 0 && cost >= best_cost) continue;
-    best = {r, c};
-    best_cost = cost;
+    try_shape({r, elements / r}, 1);
+  }
+  if (bytes > 2 || columns > kLongestRow || rows > kMostRows || columns * bytes % 16 == 0) {
+    return best;
+  }
+  const auto whole = static_cast<int>((columns + (unit - 1)) / unit * unit);
+  for (int parts = 1; rows >= parts * kFewest; ++parts) {
+    const auto part = static_cast<int>(((rows + (parts - 1)) / parts + (unit - 1)) / unit * unit);
+    if (part * whole <= most) try_shape({part, whole}, kOtherSides);
   }
   return best;
 }
@@ -81,22 +118,30 @@ void choose_tile(const ScratchVector<MergedAxis>& axes, std::span<const SizedOpe
     return std::max(host ? 4 : 1, bits(operands[i].dtype) / 8);
   };
   int widest = 1;
-  for (const std::size_t i : best) widest = std::max(widest, width(i));
+  int narrowest = 16;
+  for (const std::size_t i : best) {
+    widest = std::max(widest, width(i));
+    narrowest = std::min(narrowest, width(i));
+  }
+  const int unit = std::max(8, 16 / narrowest);
   const auto bytes = [&] {
     int total = 0;
-    for (const std::size_t i : best) total += schedule.tile_rows * schedule.tile * width(i);
+    for (const std::size_t i : best) total += width(i);
     return total;
   };
   for (const int most : kTileBytes) {
+    const int elements = std::max(most / widest, kFewest * kFewest);
+    const int room = std::min(elements + elements / 4, model.work.tile_bytes / bytes());
+    const int side = most == kTileBytes[0] ? 64 : 32;
     const auto [rows, columns] =
-        host ? TileShape{most == kTileBytes[0] ? 64 : 32, most == kTileBytes[0] ? 64 : 32}
+        host ? TileShape{side, side}
              : tile_shape(axes[static_cast<std::size_t>(schedule.tile_axis)].size, axes.back().size,
-                          most / widest, widest);
+                          elements, room, widest, unit);
     schedule.tile_rows = rows;
     schedule.tile = columns;
-    if (bytes() <= model.work.tile_bytes) break;
+    if (rows * columns * bytes() <= model.work.tile_bytes) break;
   }
-  while (bytes() > model.work.tile_bytes) best.pop_back();
+  while (schedule.tile_rows * schedule.tile * bytes() > model.work.tile_bytes) best.pop_back();
   for (const std::size_t i : best) schedule.operands[i].access = Access::transposed;
 }
 

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <tuple>
 #include <vector>
 
 #include "kiln/function.hpp"
+#include "tests/support/arrays.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/private_cache.hpp"
 
@@ -127,6 +129,15 @@ const Case kCases[] = {
     {"x + t", DType::u8, {4, 49, 320}, {0, 2, 1}},
     {"x + t", DType::i8, {2, 130, 66}, {0, 2, 1}},
     {"t1 + t2 * x", DType::bf16, {2, 300, 50}, {0, 2, 1}},
+    // Tiles that are equal parts of short extents.
+    {"t", DType::f16, {3, 320, 49}, {0, 2, 1}},
+    {"x + t", DType::bf16, {5, 96, 77}, {0, 2, 1}},
+    {"x + t", DType::f32, {2, 96, 77}, {0, 2, 1}},
+    {"t + x", DType::f32, {2, 196, 500}, {0, 2, 1}},
+    {"t", DType::u8, {2, 300, 100}, {0, 2, 1}},
+    {"t", DType::u8, {2, 100, 336}, {0, 2, 1}},
+    {"t1 + t2", DType::f64, {2, 70, 100}, {0, 2, 1}},
+    {"t1 + t2 * t3", DType::f64, {64, 100}, {1, 0}},
     // Runs that are permuted as wholes.
     {"x + t", DType::bf16, {3, 4, 20, 49}, {0, 2, 1, 3}},
     {"x + t", DType::f32, {3, 8, 16, 7}, {0, 2, 1, 3}},
@@ -146,6 +157,43 @@ INSTANTIATE_TEST_SUITE_P(Devices, Transposed,
                                                               DeviceType::cuda),
                                             ::testing::ValuesIn(kCases)),
                          name_of);
+
+class StraddledRows : public ::testing::TestWithParam<DeviceType> {
+ protected:
+  static HostArray f16_of(const Dims& shape, const std::function<int(std::int64_t)>& number) {
+    HostArray array = HostArray::contiguous(DType::f16, shape);
+    for (std::int64_t i = 0; i < array.size(); ++i) {
+      set_bits(array, i, testing::bits_of(number(i), DType::f16));
+    }
+    return array;
+  }
+  void expect(std::string_view text, const std::vector<HostArray>& arguments,
+              const HostArray& expected) const {
+    std::vector<HostArray> outputs = {HostArray::contiguous(DType::f16, expected.shape)};
+    testing::run_on({GetParam(), 0}, parse("straddled", std::string(text)), arguments, outputs);
+    EXPECT_TRUE(outputs[0].bytes == expected.bytes) << text;
+  }
+};
+
+// Vectors in which rows end, with one element for each row beside them.
+TEST_P(StraddledRows, HaveTheElementOfEachRow) {
+  if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+  const auto x = [](std::int64_t i) { return static_cast<int>(i % 61); };
+  const auto w = [](std::int64_t i) { return static_cast<int>(i * 5 % 17); };
+  expect("x * w", {f16_of({3, 40, 49}, x), f16_of({40, 1}, w)},
+         f16_of({3, 40, 49}, [&](std::int64_t i) { return x(i) * w(i / 49 % 40); }));
+  HostArray channels_last = f16_of({3, 49, 320}, x);
+  channels_last.shape = {3, 320, 49};
+  channels_last.strides = {49 * 320, 1, 320};
+  expect("x * w", {channels_last, f16_of({320, 1}, w)}, f16_of({3, 320, 49}, [&](std::int64_t i) {
+           const std::int64_t channel = i / 49 % 320;
+           return x((i / (49 * 320) * 49 + i % 49) * 320 + channel) * w(channel);
+         }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, StraddledRows,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 TEST(TransposedKernel, SaysThatItReadsThroughTiles) {
   std::vector<float> x(64 * 80);
