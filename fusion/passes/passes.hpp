@@ -107,12 +107,18 @@ ShapedGraph store_iotas(const ShapedGraph& graph);
 /// place_views() takes; it changes no bit and comes before the others.
 ShapedGraph expand_places(const ShapedGraph& graph);
 
+/// Keeps axes of one element that a view leaves out and others bring back: the softmax of
+/// squeeze(sum(q * k, -1), -1), weighted as w[..., None] * v, is computed with the axis, as it is
+/// where the sum keeps it. Only where all that is computed between is elementwise or reduced, and
+/// nothing else reads it. Comes before the others.
+ShapedGraph keep_unit_axes(const ShapedGraph& graph);
+
 /// Moves bounds (graph/indexed.hpp) past views towards the outputs, and past what is computed for
-/// them alone towards the arguments, so that no more of it is computed. Comes before the others.
+/// them alone towards the arguments, so that no more of it is computed. Comes before those above.
 /// Throws Error(unsupported) for a view that does not keep a bounded axis.
 ShapedGraph move_bounds(const ShapedGraph& graph);
 
-/// All of the passes above but expand_places() and move_bounds(), in the order in which one helps
+/// All of the passes above but expand_places(), keep_unit_axes() and move_bounds(), in the order in which one helps
 /// the next.
 ShapedGraph optimise(const ShapedGraph& graph);
 

@@ -27,6 +27,8 @@ class PutSplitting {
         known = open_operands(part);
       } else if (keeps_element_order(own.op)) {
         known = open_reshaped(part);
+      } else if (own.op == Op::transpose || own.op == Op::swapaxes) {
+        known = open_transposed(part);
       } else if (own.op == Op::slice) {
         known = open_sliced(part);
       } else if (own.arity == 1 && is_elementwise(own.op) &&
@@ -90,6 +92,37 @@ class PutSplitting {
     inner.window = window;
     inner.layout = std::move(*layout);
     inner.places = std::move(*places);
+    return true;
+  }
+
+  // Places stay in their order: axes along which they differ do.
+  bool open_transposed(const PutPart& part) {
+    const TypedNode& own = node(part.value);
+    const Dims& seen = shape(part.value);
+    const Dims& below = shape(own.operands[0]);
+    Dims padded(seen.size(), 1);
+    std::ranges::copy(part.places, padded.begin() + (seen.size() - part.places.size()));
+    ArrayLayout layout = part.layout;
+    Dims places(seen.size(), 1);
+    std::optional<PutWindow> window = part.window;
+    std::size_t last = 0;
+    for (std::size_t k = 0; k < below.size(); ++k) {
+      ArrayLayout marked{Dims(below.size(), 0), 0, {}};
+      marked.strides[k] = 1;
+      const auto moved = result_layout(own.op, shape_list(graph_.graph, own), below, seen, marked);
+      const auto at =
+          static_cast<std::size_t>(std::ranges::find(moved->strides, 1) - moved->strides.begin());
+      layout.strides[k] = part.layout.strides[at];
+      places[k] = padded[at];
+      if (part.window && part.window->axis == at) window->axis = k;
+      if (padded[at] != 1 && at < last) return false;
+      if (padded[at] != 1) last = at;
+    }
+    reshaped_ = true;
+    PutPart& inner = open(part, own.operands[0]);
+    inner.layout = std::move(layout);
+    inner.places = std::move(places);
+    inner.window = window;
     return true;
   }
 

@@ -45,8 +45,8 @@ Prepared prepare(const Definition& definition, const CallTypes& call,
     shapes.push_back(array.shape);
     prepared.arguments.push_back({array.strides, 0, {}});
   }
-  fusion::ShapedGraph graph = fusion::move_bounds(
-      fusion::expand_places(fusion::shape_graph(typed, shapes, definition.name)));
+  fusion::ShapedGraph graph = fusion::move_bounds(fusion::keep_unit_axes(
+      fusion::expand_places(fusion::shape_graph(typed, shapes, definition.name))));
   std::vector<ArrayLayout> outputs;
   for (std::size_t i = 0; i < graph.graph.outputs.size(); ++i) {
     const NodeId output = graph.graph.outputs[i];

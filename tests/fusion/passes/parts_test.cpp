@@ -137,5 +137,25 @@ TEST(HoistParts, OfRoundedSumsThatMeet) {
       << "they go their own ways";
 }
 
+// What is computed between a view that leaves an axis of one element out and those that add it.
+TEST(KeepUnitAxes, OfWhatComesBack) {
+  const std::vector<Dims> arguments = {{3, 1, 8}, {3, 5, 8}, {3, 5, 2}};
+  const auto exponentials = [&](const std::string& text) {
+    return shapes_of(Op::exp, after(keep_unit_axes, text, arguments));
+  };
+  const std::vector<Dims> kept = {{3, 5, 1}};
+  const std::vector<Dims> left_out = {{3, 5}};
+  const std::string scores = "s = squeeze(sum(q * k, -1), -1); ";
+  EXPECT_EQ(exponentials(scores + "w = softmax(s, -1); sum(w[..., None] * v, -2)"), kept);
+  EXPECT_EQ(exponentials("s = reshape(sum(q * k, -1), 3, 5); w = exp(s - max(s, -1));"
+                         "sum(reshape(w / sum(w, -1), 3, 5, 1) * v, -2)"),
+            kept);
+  EXPECT_EQ(exponentials(scores + "w = softmax(s, -1); sum(w[..., None] * v, -2), w"), left_out)
+      << "it is stored without the axis";
+  EXPECT_EQ(exponentials(scores + "w = softmax(s, -1); sum(w[:, None] * v[:, :3, :1], -2)"),
+            left_out)
+      << "another axis is added";
+}
+
 }  // namespace
 }  // namespace kiln::fusion

@@ -144,8 +144,7 @@ const std::vector<LayerWriting>& layer_writings() {
         {"attend",
          "keys = ks[None, :, None, :end1]; values = vs[None, :, None, :end1];"
          "weights = softmax(0.088 * sum(reshape(q, {B}, {K}, {G}, 1, {D}) * keys, -1), -2);"
-         "mixed = bf16(reshape(sum(weights * values, -2), {B}, {W}));"}},
-       10},
+         "mixed = bf16(reshape(sum(weights * values, -2), {B}, {W}));"}}},
       {"scale in q, exponentials by hand",
        {{"attend",
          "keys = swapaxes(reshape(ks, {B}, {P}, {K}, {D}), 1, 2)[:, :, None, :end];"
@@ -186,8 +185,7 @@ const std::vector<LayerWriting>& layer_writings() {
          "values = swapaxes(reshape(vs, {B}, {P}, {K}, {D}), 1, 2)[:, :, None];"
          "scores = squeeze(sum(reshape(q, {B}, {K}, {G}, 1, {D}) * keys, -1), -1);"
          "weights = softmax(where(iota(-1) < end4, 0.088 * scores, -inf), -1);"
-         "mixed = bf16(reshape(sum(weights[..., None] * values, -2), {B}, {W}));"}},
-       11},
+         "mixed = bf16(reshape(sum(weights[..., None] * values, -2), {B}, {W}));"}}},
       {"heads repeated by taking",
        {{"attend",
          "keys = take(swapaxes(reshape(ks, {B}, {P}, {K}, {D}), 1, 2), headof, 1);"
