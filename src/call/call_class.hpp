@@ -4,8 +4,8 @@
 // Calls are of one class if they agree in everything but sizes, strides and alignment, and if the
 // same of their axes have one element and the same are equally long: then they have the same
 // specification, but for those numbers. A class keeps the kernels of each schedule that its layouts
-// have had so far, and tapes of what planners computed (kernel/kernel_tape.hpp): where one holds for
-// a call, the call has its schedule. Else planners run for the call.
+// have had so far, and tapes of what planners computed (kernel/kernel_tape.hpp): where one holds
+// for a call, the call has its schedule. Else planners run for the call.
 #pragma once
 
 #include <array>

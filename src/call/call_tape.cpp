@@ -112,6 +112,7 @@ void add_tape_of_call(PlanTable& plans, const CallClass& known, std::size_t kern
                       const ScheduledKernel& scheduled) {
   const CallClass::Kernel& own = known.kernels[kernel];
   if (!can_have_tape(own, call)) return;
+  known.recent_tapes[kernel].look_again();
   {
     TapeValues memory;
     const std::int64_t* values = nullptr;

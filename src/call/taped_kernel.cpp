@@ -20,7 +20,7 @@ std::size_t size_kind_of(std::span<const std::int64_t> sizes) {
 
 void RecentTapes::look_again() const {
   for (std::atomic<std::uint8_t>& recent : of_) {
-    if (recent.load(std::memory_order_relaxed) == kNone) recent.store(0, std::memory_order_relaxed);
+    if (recent.load(std::memory_order_relaxed) > kNone) recent.store(0, std::memory_order_relaxed);
   }
 }
 

@@ -95,7 +95,10 @@ class RecentTapes {
       -> decltype(tape_of(0)) {
     std::atomic<std::uint8_t>& recent = of_[size_kind];
     const std::uint8_t likely = recent.load(std::memory_order_relaxed);
-    if (likely == kNone) return nullptr;
+    if (likely > kNone) {
+      recent.store(static_cast<std::uint8_t>(likely - 1), std::memory_order_relaxed);
+      return nullptr;
+    }
     const auto first = tape_of(likely);
     if (first != nullptr && holds(*first)) return first;
     for (std::uint8_t number = 0; number < kMostTapes; ++number) {
@@ -105,15 +108,18 @@ class RecentTapes {
       recent.store(number, std::memory_order_relaxed);
       return taped;
     }
-    recent.store(kNone, std::memory_order_relaxed);
+    recent.store(kNone + kPasses, std::memory_order_relaxed);
     return nullptr;
   }
 
-  /// To be called when the kernel got another tape.
+  /// The next calls look at all tapes where none held. To be called when the kernel got another
+  /// one.
   void look_again() const;
 
  private:
-  static constexpr std::uint8_t kNone = 255;
+  /// Where none held, so many calls are not tried: looking at all tapes takes its time.
+  static constexpr std::uint8_t kPasses = 3;
+  static constexpr std::uint8_t kNone = kMostTapes;
   mutable std::array<std::atomic<std::uint8_t>, kSizeKinds> of_{};
 };
 

@@ -95,6 +95,7 @@ std::shared_ptr<const CachedPlan> scheduled_kernel(PlanTable& plans, const Progr
 
 bool has_tape(const PlanTable& plans, const ProgramClass& form, std::size_t step, const Call& call,
               const ProgramNumbers& at) {
+  form.recent_tapes[step].look_again();
   TapeValues memory;
   const std::int64_t* values = nullptr;
   const base::ReadSection reading;

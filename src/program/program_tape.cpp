@@ -2,7 +2,6 @@
 // step's layout is one that no tape of it holds for.
 #include <algorithm>
 
-#include "fusion/schedule/scratch.hpp"
 #include "program/program_form.hpp"
 
 namespace kiln {
