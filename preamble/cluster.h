@@ -2,9 +2,10 @@
 // shared memory. NVIDIA GPUs have clusters from compute capability 9.0 on; other targets never call
 // this.
 //
-// Asked for by: ClusterSlots
+// Asked for by: ClusterSlots ClusterChunks
 #pragma once
 
+#include "chunks.h"
 #include "reduce.h"
 
 #if !KILN_HOST
@@ -55,6 +56,25 @@ KILN_FN T reduce(Lanes<T, Width>& lanes, ClusterSlots<T, Threads, Blocks>& slots
   await_cluster();
   return reduce_wave<Reduction, Blocks>(slots.block[threadIdx.x % Blocks]);
 }
+
+// The results of all chunks of a row, of which each block of a cluster keeps as many (chunks.h) and
+// has a copy.
+template <class Reduction, class T, int Threads, int Width, int Chunks, int Blocks>
+struct ClusterChunks : ChunkResults<Reduction, T, Threads, Width, Chunks> {
+  using Row = TreeThreads<Threads, Width>;
+  T all[Chunks * Blocks];
+
+  // All blocks must have started. After a barrier of the cluster the results are there.
+  template <class Columns>
+  KILN_MEMBER void combine(Columns& columns, u32 count) {
+    for (u32 number = Row::wave(); number < count; number += Row::kWaves) {
+      const T result = this->combine_chunk(columns, number);
+      T* const own = all + block_of_cluster() * Chunks + number;
+      if (Row::lane() < Blocks) *in_block(own, Row::lane()) = result;
+    }
+  }
+  KILN_MEMBER T result() const { return combine_apart<Reduction, Chunks * Blocks, 1>(all); }
+};
 
 }  // namespace kiln
 

@@ -7,8 +7,8 @@
 #include "access_host.h"
 #include "blocks.h"
 #include "convert.h"
+#include "copies.h"
 #include "divide.h"
-#include "staging.h"
 
 namespace kiln {
 

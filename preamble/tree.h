@@ -14,7 +14,8 @@ enum : int {
   kTreeChunk = 1 << 15,
   kLeastResidues = 256,
   kMostResidues = 4096,
-  kTreeTerms = 4,  // of a residue, where there may be as many residues as that takes
+  kTreeTerms = 4,    // of a residue, where there may be as many residues as that takes
+  kMostParts = 512,  // of a row in chunks: as many residues of one term as pairs can be
 };
 
 template <class Index>
@@ -52,8 +53,7 @@ KILN_FN int merges_after(u32 turn) {
 // Visits up to kTreeChunk partial results in an order in which few have to be kept: residues in
 // bit-reversed order. After each is pushed on a stack, the two on top are combined `merges` times.
 template <class Index, class Visit>
-KILN_FN void walk_tree(Index count, const Visit& visit) {
-  const u32 residues = visited_residues(count);
+KILN_FN void walk_residues(Index count, u32 residues, const Visit& visit) {
   u32 residue = 0;
   for (u32 turn = 0; turn < residues; ++turn) {
     const int merges = merges_after(turn);
@@ -63,6 +63,10 @@ KILN_FN void walk_tree(Index count, const Visit& visit) {
     }
     residue = next_residue(residue, residues);
   }
+}
+template <class Index, class Visit>
+KILN_FN void walk_tree(Index count, const Visit& visit) {
+  walk_residues(count, visited_residues(count), visit);
 }
 
 // Calls body(first, count, merges) for the chunks of a row in such an order. A row of nothing is
@@ -80,7 +84,46 @@ KILN_FN void for_each_chunk(Index length, const Body& body) {
   });
 }
 
+// The same for one part of a row of up to kTreeChunk chunks: for those whose numbers are equal to
+// `part` modulo `parts`, a power of two that divides the residues of chunks. What is left of the
+// tree are the parts' results, as a row.
+template <class Index, class Body>
+KILN_FN void for_each_chunk_of(Index length, Index part, Index parts, const Body& body) {
+  constexpr Index kChunk = kTreeChunk;
+  const Index chunks = length == 0 ? 0 : (length - 1) / kChunk + 1;
+  if (part >= chunks) {
+    body(Index(0), Index(0), 0);
+    return;
+  }
+  const Index own = (chunks - part - 1) / parts + 1;
+  const u32 all = chunks <= kMostParts ? u32(kMostParts) : tree_residues(chunks);
+  u32 residues = all / u32(parts);
+  while (residues > 1 && residues / 2 >= own) residues /= 2;
+  walk_residues(own, residues, [&](Index number, int merges, bool) KILN_INLINED {
+    const Index first = (part + number * parts) * kChunk;
+    body(first, least(length - first, kChunk), merges);
+  });
+}
+
 // ---- columns ------------------------------------------------------------------------------------
+
+// Which of a column's chunks and of their residues are those of one of `splits` parts, a power of
+// two: the chunks whose numbers are `chunk` modulo `chunks`, and of these the residues that are
+// `own` modulo `sharing`. Parts with equal `own` are neighbours, so that what is left of the tree
+// are the results of parts, as a column.
+template <class Index>
+struct ColumnPart {
+  Index chunk;
+  Index chunks;
+  Index own;
+  Index sharing;
+};
+template <class Index>
+KILN_FN ColumnPart<Index> part_of_column(Index length, Index split, Index splits) {
+  Index chunks = 1;
+  while (chunks < splits && chunks * kTreeChunk < length) chunks *= 2;
+  return {split % chunks, chunks, split / chunks, splits / chunks};
+}
 
 #if KILN_HOST
 
@@ -102,18 +145,21 @@ struct TreeStep {
   u32 after_next;
 };
 
-// Visits the elements of a chunk of a column, residue by residue, up to `Most` of one at a time.
+// Visits the elements of a chunk of a column whose residues are `own` modulo `sharing`, residue by
+// residue, up to `Most` of one at a time.
 template <int Most, class Index, class Visit>
-KILN_FN void walk_elements(Index count, const Visit& visit) {
-  if (count == 0) return;
+KILN_FN void walk_elements(Index count, u32 own, u32 sharing, const Visit& visit) {
   const u32 size = u32(count);
   const u32 residues = visited_residues(count);
+  if (own >= size || own >= residues) return;
+  const u32 mine = residues > sharing ? residues / sharing : 1;
   u32 residue = 0;
-  for (u32 turn = 0; turn < residues; ++turn) {
+  for (u32 turn = 0; turn < mine; ++turn) {
     const int merges = merges_after(turn);
-    const bool last = turn + 1 == residues;
-    const u32 following = next_residue(residue, residues);
-    u32 i = residue;
+    const bool last = turn + 1 == mine;
+    const u32 next_own = next_residue(residue, mine);
+    const u32 following = own + next_own * sharing;
+    u32 i = own + residue * sharing;
     const auto next = [&](auto begins) KILN_INLINED {
       constexpr bool kBegins = begins.value;
       const u32 second = i + residues;
@@ -135,7 +181,7 @@ KILN_FN void walk_elements(Index count, const Visit& visit) {
     };
     next(Flag<true>());
     while (i < size) next(Flag<false>());
-    residue = following;
+    residue = next_own;
   }
 }
 
@@ -235,17 +281,18 @@ struct TreeEnds {
   Index head;
   Index vectors;
   Index size;
+  u32 threads;  // that have residues of their own, a power of two
 
+  KILN_MEMBER u32 thread_before() const { return threads - 1; }
+  KILN_MEMBER u32 thread_after() const { return u32(vectors) & (threads - 1); }
   KILN_MEMBER static u32 own() { return Row::lane(); }
   // Whether this thread has a lane of those vectors, and whether that is an element of the row.
   KILN_MEMBER bool has_lane() const {
-    const u32 wave = own() < Width ? Row::kWaves - 1 : Row::wave_of(u32(vectors));
+    const u32 wave = Row::wave_of(own() < Width ? thread_before() : thread_after());
     return own() < 2 * Width && wave == Row::wave();
   }
-  KILN_MEMBER bool has_element() const {
-    const bool before = own() < Width;
-    return has_lane() && (before ? own() + head >= Width : element() < size);
-  }
+  KILN_MEMBER bool has_element() const { return has_lane() && element() < size; }
+  // Of lanes before the row, far beyond its end.
   KILN_MEMBER Index element() const {
     return own() + head + (own() < Width ? Index(0) : vectors * Width) - Width;
   }
@@ -315,6 +362,7 @@ KILN_FN T combine_apart(const T* slot) {
 template <class Reduction, class T, int Threads, int Width, int Sets>
 struct RowTree {
   using Row = TreeThreads<Threads, Width>;
+  enum : int { kFar = Row::kTogether / 2 };
   Lanes<T, Width> set[Sets];
   KILN_MEMBER RowTree() {
     KILN_UNROLL for (int i = 0; i < Sets; ++i) set[i] = identity_lanes<Reduction, T, Width>();
@@ -322,17 +370,27 @@ struct RowTree {
   KILN_MEMBER Lanes<T, Width>& of(int slot) { return set[slot % Sets]; }
 
   // Elements before vector 0 are the first of their residues.
-  template <class Slots>
-  KILN_MEMBER void begin(Slots& slots) {
-    if (Row::thread() == Threads - 1) combine_end(of(Sets - 1), slots.own());
+  template <class Index, class Slots>
+  KILN_MEMBER void begin(const TreeEnds<Threads, Width, Index>& ends, Slots& slots) {
+    if (Row::thread() == ends.thread_before()) combine_end(of(Sets - 1), slots.own());
   }
-  // Those after the last vector, which is a thread's number `From` to `To`, are the last.
+  // Those after the last vector, which is a thread's number `From` to `To`, are the last. Where
+  // more than one set may have them there is no branch, in which compilers of HIP read slots for
+  // threads that have none.
   template <int From, int To, class Index, class Slots>
   KILN_MEMBER void end(const TreeEnds<Threads, Width, Index>& ends, Slots& slots) {
-    if (Row::thread() != u32(ends.vectors) % Threads) return;
-    const int last = int(u32(ends.vectors) / Threads % Sets);
-    KILN_UNROLL for (int slot = From; slot <= To && slot < From + Sets; ++slot) {
-      if (From == To || last == slot % Sets) combine_end(of(slot), slots.own() + Width);
+    const bool own = Row::thread() == ends.thread_after();
+    if constexpr (From == To) {
+      if (own) combine_end(of(From), slots.own() + Width);
+    } else {
+      const int last = int(u32(ends.vectors) / ends.threads % Sets);
+      KILN_UNROLL for (int i = 0; i < Width; ++i) {
+        const T element = slots.own()[Width + i];
+        KILN_UNROLL for (int slot = From; slot <= To && slot < From + Sets; ++slot) {
+          T& lane = of(slot).lane[i];
+          lane = second_if(own && last == slot % Sets, lane, Reduction::combine(lane, element));
+        }
+      }
     }
   }
   KILN_MEMBER static void combine_end(Lanes<T, Width>& lanes, const T* end) {
@@ -341,9 +399,8 @@ struct RowTree {
     }
   }
 
-  // Every thread of the row gets the result.
-  template <class Slots>
-  KILN_MEMBER T result(Slots& slots) {
+  // Of all sets of accumulators.
+  KILN_MEMBER Lanes<T, Width>& joined() {
     KILN_UNROLL for (int half = Sets / 2; half != 0; half /= 2) {
       KILN_UNROLL for (int k = 0; k < half; ++k) {
         KILN_UNROLL for (int i = 0; i < Width; ++i) {
@@ -351,18 +408,26 @@ struct RowTree {
         }
       }
     }
-    constexpr int kFar = Row::kTogether / 2;
-    Lanes<T, Width>& lanes = set[0];
-    if constexpr (Row::kWaves == 1) {
-      combine_far<Reduction, kFar, 1, Width>(lanes);
-    } else {
-      constexpr int kLeft = Row::kLeft;
-      combine_far<Reduction, kFar, Row::kNear, Width>(lanes);
-      combine_waves(lanes, reinterpret_cast<T*>(slots.byte));
-      combine_far<Reduction, Row::kNear / 2, 1, kLeft>(lanes);
+    return set[0];
+  }
+  // What lanes of a wave have before waves exchange what is left, and after.
+  KILN_MEMBER static void combine_far_lanes(Lanes<T, Width>& lanes) {
+    combine_far<Reduction, kFar, (Row::kWaves == 1 ? 1 : Row::kNear), Width>(lanes);
+  }
+  KILN_MEMBER static T combine_last(Lanes<T, Width>& lanes) {
+    if constexpr (Row::kWaves != 1) {
+      combine_far<Reduction, Row::kNear / 2, 1, Row::kLeft>(lanes);
     }
     constexpr int kKept = Width > Row::kTogether ? Width / Row::kTogether : 1;
     return combine_kept<Reduction, kFar, Width, kKept>(lanes);
+  }
+  // Every thread of the row gets the result.
+  template <class Slots>
+  KILN_MEMBER T result(Slots& slots) {
+    Lanes<T, Width>& lanes = joined();
+    combine_far_lanes(lanes);
+    if constexpr (Row::kWaves != 1) combine_waves(lanes, reinterpret_cast<T*>(slots.byte));
+    return combine_last(lanes);
   }
 
  private:

@@ -8,8 +8,6 @@ inline constexpr int kTreeChunk = 1 << 15;
 inline constexpr int kLeastResidues = 256;
 inline constexpr int kMostResidues = 4096;
 inline constexpr int kTreeTerms = 4;
-
-/// Rows of GPUs follow the tree up to this many elements.
-inline constexpr int kLongestTreeRow = kTreeChunk;
+inline constexpr int kMostParts = 512;
 
 }  // namespace kiln::fusion

@@ -15,6 +15,7 @@
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/bounds.hpp"
 #include "fusion/infer/reduce_space.hpp"
+#include "fusion/infer/sum_tree.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -168,6 +169,21 @@ class Splitter {
 
 }  // namespace
 
+namespace {
+
+std::int64_t next_power_of_two(std::int64_t count) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)));
+}
+
+// How many parts a row or column of so many chunks has at most, so that the tree of sums
+// (numerics.md) is that of all of it: a power of two.
+std::int64_t parts_of(std::int64_t chunks) {
+  if (chunks <= kMostParts) return kMostParts;
+  return std::min<std::int64_t>(kMostParts, next_power_of_two(chunks) / kTreeTerms);
+}
+
+}  // namespace
+
 std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again, const SplitModel& model) {
   std::int64_t rows = 1;
   std::int64_t elements = 1;
@@ -184,8 +200,15 @@ std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again, const 
   const std::int64_t side_by_side = columns ? std::min(from[inner], model.columns) : 1;
   const std::int64_t blocks = (rows + side_by_side - 1) / side_by_side;
   if (blocks >= (read_again ? model.few_read_again : model.few_blocks)) return 1;
-  const std::int64_t wanted = elements / rows * side_by_side / model.least_length;
-  const std::int64_t most = std::min(model.most_blocks / blocks, from[split_axis(from, to)] - 1);
+  const std::int64_t length = elements / rows;
+  const std::int64_t chunks = (length - 1) / kTreeChunk + 1;
+  const std::int64_t wanted = columns ? length * side_by_side / model.least_length : chunks;
+  // Parts of one chunk of a column have elements that are far apart: of few columns, pieces of
+  // sectors.
+  const bool whole_chunks = !columns || side_by_side < model.least_columns;
+  const std::int64_t most =
+      std::min({model.most_blocks / blocks, from[split_axis(from, to)] - 1, parts_of(chunks),
+                whole_chunks ? next_power_of_two(chunks) : kMostParts});
   if (std::min(wanted, most) < model.least_splits) return 1;
   const std::uint64_t splits = std::min(std::bit_ceil(static_cast<std::uint64_t>(wanted)),
                                         std::bit_floor(static_cast<std::uint64_t>(most)));

@@ -1,7 +1,10 @@
 // Split reductions (split-K): few long rows, or few columns of many, would leave most of a device
 // idle, so their reductions become two, the first over parts of each row, the second over what the
-// parts gave. How many splits a row has depends on shapes alone, so that results have the same bits
-// on every device of a family and on every run.
+// parts gave. A part has those chunks of a row or column whose numbers are equal modulo the number
+// of parts or, where columns have fewer chunks than parts, residues of one chunk that are equal
+// modulo a power of two: so sums follow the tree of all of it (numerics.md, preamble/tree.h). How
+// many splits a row has depends on shapes alone, so that results have the same bits on every device
+// of a family and on every run.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +20,8 @@ struct SplitModel {
   std::int64_t few_read_again = 64;  ///< where elements are read again after the reduction, a block
                                      ///< that has them in its caches is better than more of them
   std::int64_t columns = 32;         ///< that a block takes
-  std::int64_t least_length = 1 << 14;  ///< elements of half a split, or of one
+  std::int64_t least_columns = 8;    ///< side by side, of which a part may have less than a chunk
+  std::int64_t least_length = 1 << 14;  ///< of columns: elements of half a split, or of one
   std::int64_t least_splits = 4;        ///< fewer gain less than a kernel more costs
   std::int64_t most_blocks = 1 << 13;   ///< of the splits of all rows
 };

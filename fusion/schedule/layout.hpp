@@ -124,7 +124,7 @@ struct OperandSchedule {
 };
 static_assert(std::has_unique_object_representations_v<OperandSchedule>);  // compared as bytes
 
-/// How many chunks columns have: each thread keeps the result of one, or has a stack of them.
+/// How many chunks a row or column has: `one_per_thread` keeps the result of one of a column's.
 enum class ColumnChunks : std::uint8_t { one, one_per_thread, many };
 
 /// How a kernel that reduces maps rows to threads (schedule/rows/row_layout.hpp). Where the
@@ -150,7 +150,7 @@ struct RowSchedule {
   int min_blocks = 0;   ///< columns: that a multiprocessor must have room for; 0: no such demand
   bool ragged = false;  ///< CPU: the last vector of a row has fewer lanes
   bool split = false;   ///< split reduction: each row is cut into Layout::splits
-  ColumnChunks chunks = ColumnChunks::one;  ///< GPU: of the tree of columns (preamble/tree.h)
+  ColumnChunks chunks = ColumnChunks::one;  ///< GPU: of the tree (preamble/tree.h, chunks.h)
   int phase = -1;    ///< the operand whose aligned vectors a row is read in, though rows are not
                      ///< aligned: elements before the first and after the last vector are read one
                      ///< by one; -1: rows are aligned

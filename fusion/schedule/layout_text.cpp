@@ -22,7 +22,7 @@ std::string describe(const RowSchedule& rows, Backend backend) {
     if (rows.columns > 0) text += fmt::format(", {} vectors of columns per block", rows.columns);
     if (rows.joined > 1) text += fmt::format(", {} columns joined", rows.joined);
     if (rows.chunks != ColumnChunks::one) text += ", in chunks";
-    if (rows.chunks == ColumnChunks::many) text += " on a stack";
+    if (rows.chunks == ColumnChunks::many && rows.vectors == 0) text += " on a stack";
   } else if (rows.columns > 0) {
     text += ", columns";
   }

@@ -33,11 +33,12 @@ bool ReductionEmitter::has_varying_results(int pass) const {
 // a time.
 void ReductionEmitter::emit_column_trees(int pass, const Ids& trees) {
   const bool pairs = sums_in_pairs(pass);
-  out_.line(2, "for_each_chunk(vectors, [&]({0} chunk, {0} count, int merges) KILN_INLINED {{",
+  if (rows_.split) locate_part();
+  out_.line(2, "{0}[&]({1} chunk, {1} count, int merges) KILN_INLINED {{", each_chunk("vectors"),
             index_);
   const std::string type = pairs ? define_element(pass) : "";
-  out_.line(3, "walk_elements<{1}>(count, [&]({0} one, {0} other, auto step) KILN_INLINED {{",
-            index_, pairs ? 2 : 1);
+  out_.line(3, "walk_elements<{1}>(count, {2}, [&]({0} one, {0} other, auto step) KILN_INLINED {{",
+            index_, pairs ? 2 : 1, rows_.split ? "u32(part.own), u32(part.sharing)" : "0u, 1u");
   for (const std::size_t id : trees) {
     out_.line(4, "auto& {0}_lanes = {0}_tree.residue();", names_[id]);
   }

@@ -26,6 +26,11 @@ int ReductionEmitter::kept_residues() const {
   return std::clamp(residues / sharing, 1, slots);
 }
 
+// Defines which chunks and residues of a column are those of a split.
+void ReductionEmitter::locate_part() {
+  out_.line(2, "const auto part = part_of_column<{}>(vectors, split, splits.divisor);", index_);
+}
+
 void ReductionEmitter::declare_column_tree(std::size_t id) {
   const bool kept = rows_.vectors != 0;
   const int beside = kept ? 1 : rows_.batch;
@@ -47,10 +52,12 @@ void ReductionEmitter::declare_column_tree(std::size_t id) {
 void ReductionEmitter::emit_threads_columns(int pass, const Ids& trees) {
   if (rows_.vectors != 0) return emit_kept_columns(pass, trees);
   const bool in_chunks = rows_.chunks != ColumnChunks::one;
+  if (rows_.split) locate_part();
   if (rows_.chunks == ColumnChunks::many) {
     const std::string joined = rows_.joined > 1 ? fmt::format(" / {}", rows_.joined) : "";
-    out_.line(2, "for_each_chunk({}, [&]({} at, {} elements, int merges) KILN_INLINED {{",
-              rows_.joined > 1 ? fmt::format("{}(vectors * {})", index_, rows_.joined) : "vectors",
+    const std::string length =
+        rows_.joined > 1 ? fmt::format("{}(vectors * {})", index_, rows_.joined) : "vectors";
+    out_.line(2, "{}[&]({} at, {} elements, int merges) KILN_INLINED {{", each_chunk(length),
               index_, index_);
     out_.line(3, "const {} chunk = at{};", index_, joined);
     out_.line(3, "const {} count = elements{};", index_, joined);
@@ -63,8 +70,11 @@ void ReductionEmitter::emit_threads_columns(int pass, const Ids& trees) {
   const int depth = in_chunks ? 3 : 2;
   const std::string_view count = in_chunks ? "count" : "vectors";
   const std::string before = in_chunks ? "chunk + " : "";
-  out_.line(depth, "walk_column<{}, {}>({}, thread, {}u,", rows_.batch, rows_.joined, count,
-            rows_.threads);
+  const std::string own = rows_.split ? "u32(thread * part.sharing + part.own)" : "thread";
+  const std::string sharing = rows_.split ? fmt::format("u32({} * part.sharing)", rows_.threads)
+                                          : fmt::format("{}u", rows_.threads);
+  out_.line(depth, "walk_column<{}, {}>({}, {}, {},", rows_.batch, rows_.joined, count, own,
+            sharing);
   out_.line(depth + 2, "[&]({0} element, {0} apart, int beside) KILN_INLINED {{", index_);
   std::vector<std::size_t> fetched;
   for (std::size_t i = 0; i < operands_.size(); ++i) {

@@ -90,7 +90,6 @@ void ReductionEmitter::emit_row_groups() {
   out_.line(1, "}}");
 }
 
-// The sums and products of a pass that are combined in the order of their trees.
 std::vector<std::size_t> ReductionEmitter::trees_in(int pass) const {
   std::vector<std::size_t> trees;
   std::ranges::copy_if(reductions_in(pass), std::back_inserter(trees),
@@ -110,7 +109,7 @@ void ReductionEmitter::open_vectors(const std::vector<std::size_t>& trees) {
               rows_.split ? "begin" : "0", last_vector());
     return;
   }
-  out_.line(2, "for_each_chunk(size, [&]({0} chunk, {0} count, int merges) KILN_INLINED {{",
+  out_.line(2, "{0}[&]({1} chunk, {1} count, int merges) KILN_INLINED {{", each_chunk("size"),
             index_);
   for (const std::size_t id : trees) out_.line(3, "{}_tree.begin(count);", names_[id]);
   out_.line(3, "for ({} own = 0; own < count; own += {}) {{", index_, schedule_.width);

@@ -23,7 +23,7 @@ void ReductionEmitter::load_inputs() {
       out_.line(2, "Vec<{}, {}> {}_registers[{}];", type, schedule_.width, operands_[i].name,
                 registers);
     }
-    if (is_shifted()) out_.line(2, "Vec<{}, 1> {}_end;", type, operands_[i].name);
+    if (is_shifted()) out_.line(2, "Vec<{}, 1> {};", type, end_of(operands_[i].name));
     loaded.push_back(i);
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -32,18 +32,17 @@ void ReductionEmitter::load_inputs() {
       out_.line(2, "{}<f32, {}> {}_cached[{}];", is_host() ? "Lanes" : "Vec", schedule_.width,
                 names_[id], register_vectors());
     }
-    if (is_shifted()) out_.line(2, "Vec<f32, 1> {}_end;", names_[id]);
+    if (is_shifted()) out_.line(2, "Vec<f32, 1> {};", end_of(names_[id]));
   }
   if (loaded.empty()) return stage_weights();
   if (uses_smem()) declare_smem();
   out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
-  // If every thread has a vector of the row, indices past the end are clamped to the last vector,
-  // so that no load waits for a branch.
-  if (!is_full() && rows_.full_vectors > 0) {
-    out_.line(3, "const {0} vector = least({0}(slot) * {1} + thread, vectors - 1);", index_,
-              rows_.threads);
+  // If every thread has a vector of the row, or the row has many chunks, indices past the end are
+  // clamped to the last vector, so that no load waits for a branch.
+  if (!is_full() && (rows_.full_vectors > 0 || keeps_chunks())) {
+    out_.line(3, "const {} vector = least({}, vectors - 1);", index_, slot_vector("slot"));
   } else {
-    out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
+    out_.line(3, "const {} vector = {};", index_, slot_vector("slot"));
     skip_missing(3, "slot");
   }
   locate_vector(3);
@@ -73,7 +72,7 @@ void ReductionEmitter::load_inputs() {
   if (!is_shifted()) return;
   for_ends([&] {
     for (const std::size_t i : loaded) {
-      out_.line(3, "{}_end = {};", operands_[i].name, load_text(i));
+      out_.line(3, "{} = {};", end_of(operands_[i].name), load_text(i));
     }
   });
   stage_weights();
@@ -115,10 +114,22 @@ void ReductionEmitter::skip_missing(int depth, std::string_view slot) {
 // which each of the first threads has one. The other threads use the row's first element and ignore
 // the result: without a branch, this is computed beside the vectors.
 void ReductionEmitter::for_ends(const std::function<void()>& body) {
-  out_.line(2, "{{");
-  if (has_row_trees()) {
-    out_.line(3, "const {} first = at_end ? ends.element() : 0;", index_);
+  if (keeps_chunks()) {
+    if (in_row_chunk_) {
+      out_.line(2, "{{");
+    } else {
+      out_.line(2, "KILN_UNROLL for (int part = 0; part < {}; ++part) {{", chunks_kept());
+      out_.line(3, "const auto ends = kept.ends(part);");
+      out_.line(3, "const bool at_end = ends.has_element();");
+    }
+    out_.line(3, "const {} first = at_end ? kept.start(part) + ends.element() : 0;", index_);
+  } else if (has_row_trees()) {
+    out_.line(2, "{{");
+    out_.line(
+        3, "const {} first = {};", index_,
+        in_row_chunk_ ? "at_end ? chunk + ends.element() : 0" : "at_end ? ends.element() : 0");
   } else {
+    out_.line(2, "{{");
     out_.line(3, "const {} first = at_end ? thread < head ? thread : thread + vectors * {} : 0;",
               index_, schedule_.width);
   }
@@ -152,41 +163,141 @@ void ReductionEmitter::emit_pass(int pass) {
   if (is_host()) {
     emit_host_pass(pass);
   } else if (const Ids trees = trees_in(pass); trees.empty()) {
-    emit_batches(pass);
+    for_each_part(pass, [&](int) { emit_batches(pass); });
     if (is_shifted() && !finds_centres(pass)) for_ends([&] { emit_vector(pass, 3, ""); });
   } else if (rows_.columns != 0) {
     emit_threads_columns(pass, trees);
+  } else if (keeps_chunks()) {
+    emit_kept_chunks(pass, trees);
+  } else if (has_row_chunks()) {
+    emit_row_chunks(pass, trees);
   } else {
     emit_row_trees(pass, trees);
   }
   for (const std::size_t id : reductions_in(pass)) emit_result(id);
 }
 
+void ReductionEmitter::declare_row_tree(std::size_t id) {
+  const TypedNode& node = graph_.nodes[id];
+  out_.line(2, "RowTree<{}, {}, {}, {}, {}> {}_tree;", info(node.op).combiner, partial_type(node),
+            threads_of_block(), schedule_.width, rows_.sets, names_[id]);
+}
+
 // A pass with sums in the order of their tree. Elements before a row's first aligned vector are the
 // first of their residues, those after its last one the last.
 void ReductionEmitter::emit_row_trees(int pass, const Ids& trees) {
-  for (const std::size_t id : trees) {
-    const TypedNode& node = graph_.nodes[id];
-    out_.line(2, "RowTree<{}, {}, {}, {}, {}> {}_tree;", info(node.op).combiner, partial_type(node),
-              rows_.threads, schedule_.width, rows_.sets, names_[id]);
-  }
+  for (const std::size_t id : trees) declare_row_tree(id);
   if (is_shifted()) {
     for_ends([&] { emit_vector(pass, 3, ""); });
     out_.line(2, "KILN_SYNCHRONIZE_WAVE();");
     for (const std::size_t id : trees) {
-      out_.line(2, "{0}_tree.begin({0}_ends);", names_[id]);
+      out_.line(2, "{0}_tree.begin(ends, {0}_ends);", names_[id]);
     }
   }
   in_row_tree_ = true;
   emit_batches(pass);
   in_row_tree_ = false;
   if (!is_shifted()) return;
-  const bool kept = rows_.vectors != 0;
+  const bool kept = rows_.vectors != 0 && !keeps_chunks();
   for (const std::size_t id : trees) {
     out_.line(2, "{0}_tree.end<{1}, {2}>(ends, {0}_ends);", names_[id],
               kept && rows_.sets > 1 ? rows_.full_vectors : 0,
               kept && rows_.sets > 1 ? rows_.vectors : rows_.sets - 1);
   }
+}
+
+// The same of several chunks, each of which is a row that begins as many elements before an aligned
+// vector as all of it does. Threads synchronise after as many of them as shared memory has room
+// for.
+void ReductionEmitter::emit_row_chunks(int pass, const Ids& trees) {
+  for (const std::size_t id : trees) out_.line(2, "{}_chunks.begin();", names_[id]);
+  out_.line(2, "{{");
+  out_.indent(1);
+  out_.line(2, "u32 number = 0;");
+  out_.line(2, "const auto join = [&]() KILN_INLINED {{");
+  out_.indent(1);
+  combine_chunks(trees, "number");
+  for (const std::size_t id : trees) out_.line(2, "{}_chunks.push(number);", names_[id]);
+  out_.line(2, "number = 0;");
+  out_.indent(-1);
+  out_.line(2, "}};");
+  out_.line(2, "{0}[&]({1} chunk, {1} count, int merges) KILN_INLINED {{", each_chunk("size"),
+            index_);
+  in_row_chunk_ = true;
+  out_.indent(1);
+  if (is_shifted()) {
+    out_.line(2, "const {} vectors = count < head ? 0 : (count - head) / {};", index_,
+              schedule_.width);
+  } else {
+    out_.line(2, "const {} vectors = count / {};", index_, schedule_.width);
+  }
+  out_.line(2, "const u32 threads = threads_with_residues<{}, {}, {}>(count);", rows_.threads,
+            schedule_.width, rows_.sets);
+  if (is_shifted()) {
+    out_.line(2, "const TreeEnds<{}, {}, {}> ends{{head, vectors, count, threads}};", rows_.threads,
+              schedule_.width, index_);
+    out_.line(2, "const bool at_end = ends.has_element();");
+  }
+  emit_row_trees(pass, trees);
+  for (std::size_t k = 0; k < trees.size(); ++k) {
+    out_.line(2, "{0}_chunks.merge_after(number, merges);", names_[trees[k]]);
+    out_.line(2, "{0}_chunks.leave({0}_tree, chunk_columns[{1}], number);", names_[trees[k]], k);
+  }
+  if (is_shifted()) out_.line(2, "KILN_SYNCHRONIZE_WAVE();");
+  out_.line(2, "if (++number == {}) join();", chunks_together());
+  out_.indent(-1);
+  in_row_chunk_ = false;
+  out_.line(2, "}});");
+  out_.line(2, "if (number != 0) join();");
+  out_.indent(-1);
+  out_.line(2, "}}");
+  out_.line(2, "KILN_SYNCHRONIZE();");
+}
+
+// Writes `body` for the vectors of each chunk that threads keep, or for all vectors where they need
+// not know which one it is.
+void ReductionEmitter::for_each_part(int pass, const std::function<void(int)>& body) {
+  const bool known = !is_full() || !trees_in(pass).empty();
+  if (!keeps_chunks() || !known || (pass == last_pass_ && !prefetched_.empty())) return body(0);
+  for (kept_part_ = 0; kept_part_ < chunks_kept(); ++kept_part_) {
+    kept_from_ = kept_part_ * chunk_slots();
+    kept_to_ = std::min(kept_from_ + chunk_slots(), rows_.vectors);
+    body(kept_part_);
+  }
+  kept_part_ = -1;
+  kept_from_ = 0;
+  kept_to_ = rows_.vectors;
+}
+
+// The same of chunks that threads keep on chip, one after the other.
+void ReductionEmitter::emit_kept_chunks(int pass, const Ids& trees) {
+  const int parts = chunks_kept();
+  for_each_part(pass, [&](int part) {
+    out_.line(2, "{{");
+    out_.indent(1);
+    if (is_shifted()) {
+      out_.line(2, "constexpr int part = {};", part);
+      out_.line(2, "const auto ends = kept.ends(part);");
+      out_.line(2, "const bool at_end = ends.has_element();");
+    }
+    in_row_chunk_ = true;
+    emit_row_trees(pass, trees);
+    in_row_chunk_ = false;
+    for (std::size_t k = 0; k < trees.size(); ++k) {
+      out_.line(2, "{0}_chunks.leave({0}_tree, chunk_columns[{1}], {2});", names_[trees[k]], k,
+                part);
+    }
+    if (is_shifted() && part + 1 < parts) out_.line(2, "KILN_SYNCHRONIZE_WAVE();");
+    out_.indent(-1);
+    out_.line(2, "}}");
+  });
+  combine_chunks(trees, fmt::format("{}", parts));
+}
+
+// What a thread has of an operand, or of a cached value, at an end of a row or of a chunk.
+std::string ReductionEmitter::end_of(const std::string& name) const {
+  if (!keeps_chunks()) return name + "_end";
+  return fmt::format("{}_end[{}]", name, at_ends_ ? "part" : std::to_string(chunks_kept()));
 }
 
 // The vectors of a thread on a GPU. Those that are not on chip are loaded in batches, whose loads
@@ -209,14 +320,18 @@ void ReductionEmitter::emit_batches(int pass) {
   if (pass == last_pass_ && !prefetched_.empty()) return emit_prefetched(pass);
   if (rows_.vectors != 0 && (fetched.empty() || uses_smem())) {
     if (register_vectors() != 0 || !uses_smem()) {
-      emit_slots(pass, 0, uses_smem() ? register_vectors() : rows_.vectors, "KILN_UNROLL");
+      emit_slots(pass, kept_from_, uses_smem() ? std::min(kept_to_, register_vectors()) : kept_to_,
+                 "KILN_UNROLL");
     }
     if (uses_smem()) {
       from_smem_ = true;
       if (copies_pending_) {
         emit_arriving(pass);
       } else {
-        emit_slots(pass, register_vectors(), rows_.vectors, "KILN_UNROLL_TWICE");
+        // Of a chunk, whose vectors are few, all at once where that leaves registers.
+        const bool all = keeps_chunks() && (is_full() || !in_cluster());
+        emit_slots(pass, std::max(kept_from_, register_vectors()), kept_to_,
+                   all ? "KILN_UNROLL" : "KILN_UNROLL_TWICE");
       }
       from_smem_ = false;
     }
@@ -224,9 +339,8 @@ void ReductionEmitter::emit_batches(int pass) {
   }
   const std::string step = fmt::format("{} * {}", vector_step(), rows_.batch);
   if (rows_.vectors != 0) {
-    out_.line(2, "KILN_UNROLL for (int base = 0; base < {}; base += {}) {{", rows_.vectors,
+    out_.line(2, "KILN_UNROLL for (int base = {}; base < {}; base += {}) {{", kept_from_, kept_to_,
               rows_.batch);
-    out_.line(3, "const {0} batch = {0}(base) * {1} + thread;", index_, rows_.threads);
   } else if (is_backwards(pass)) {
     const int all = rows_.threads * rows_.batch;
     out_.line(2, "for ({0} left = (vectors + {1}) / {2}; left-- > 0;) {{", index_, all - 1, all);
@@ -240,9 +354,9 @@ void ReductionEmitter::emit_batches(int pass) {
   }
   fetch(fetched, 3);
   out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
-  out_.line(4, "const {0} vector = batch + {0}(step) * {1};", index_, vector_step());
-  if (rows_.vectors % rows_.batch != 0) {
-    out_.line(4, "if (base + step >= {}) continue;", rows_.vectors);
+  out_.line(4, "const {} vector = {};", index_, batch_vector());
+  if ((kept_to_ - kept_from_) % rows_.batch != 0) {
+    out_.line(4, "if (base + step >= {}) continue;", kept_to_);
   }
   skip_missing(4, "base + step");
   locate_vector(4);
@@ -281,8 +395,9 @@ bool ReductionEmitter::is_backwards(int pass) const {
 
 // A pass over the vectors from `from` to `to` of those that a thread keeps.
 void ReductionEmitter::emit_slots(int pass, int from, int to, std::string_view unroll) {
+  if (from >= to) return;
   out_.line(2, "{} for (int slot = {}; slot < {}; ++slot) {{", unroll, from, to);
-  out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
+  out_.line(3, "const {} vector = {};", index_, slot_vector("slot"));
   if (to > rows_.full_vectors) skip_missing(3, "slot");
   locate_vector(3);
   slot_ = "slot";
@@ -300,10 +415,10 @@ void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth
               operands_[i].name, rows_.batch);
   }
   out_.line(depth, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
-  const std::string vector = fmt::format("batch + {}(step) * {}", index_, vector_step());
+  const std::string vector = batch_vector();
   if (rows_.vectors != 0) {
-    if (rows_.vectors % rows_.batch != 0) {
-      out_.line(depth + 1, "if (base + step >= {}) continue;", rows_.vectors);
+    if ((kept_to_ - kept_from_) % rows_.batch != 0) {
+      out_.line(depth + 1, "if (base + step >= {}) continue;", kept_to_);
     }
     out_.line(depth + 1, "const {} vector = {};", index_, vector);
     skip_missing(depth + 1, "base + step");
@@ -326,7 +441,7 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view slot_in
     const auto i = static_cast<std::size_t>(&operand - operands_.data());
     if (at_ends_) {
       out_.line(depth, "const auto {}_lanes = {};", operand.name,
-                operand.in_registers ? operand.name + "_end" : load_text(i));
+                operand.in_registers ? end_of(operand.name) : load_text(i));
     } else if (operand.in_smem && from_prefetch_ && register_vectors() != 0) {
       out_.line(depth, "const auto {0}_lanes =", operand.name);
       out_.line(depth + 2, "slot < {0} ? {1}_registers[slot < {0} ? slot : 0]", register_vectors(),
@@ -413,7 +528,8 @@ std::string ReductionEmitter::cached_text(std::size_t id, std::string_view slot)
   const std::string& name = names_[id];
   if (in_parts()) return fmt::format("{}_cached[{}].lane[part.at + lane]", name, slot);
   if (has_place(id) && is_in_smem()) return name + "_kept.lane[lane]";
-  return at_ends_ ? name + "_end.lane[lane]" : fmt::format("{}_cached[{}].lane[lane]", name, slot);
+  return at_ends_ ? end_of(name) + ".lane[lane]"
+                  : fmt::format("{}_cached[{}].lane[lane]", name, slot);
 }
 
 void ReductionEmitter::carry_sum_blocks(int pass, int depth, std::string_view done) {

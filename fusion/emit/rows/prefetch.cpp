@@ -64,12 +64,12 @@ bool ReductionEmitter::copies_rows_async() const {
 // The first pass over a row that is being copied, two vectors at a time.
 void ReductionEmitter::emit_arriving(int pass) {
   constexpr int kTogether = 2;
-  for (int from = 0; from < rows_.vectors; from += kTogether) {
-    const int to = std::min(from + kTogether, rows_.vectors);
+  for (int from = kept_from_; from < kept_to_; from += kTogether) {
+    const int to = std::min(from + kTogether, kept_to_);
     out_.line(2, "wait_copies<{}>();", rows_.vectors - to);
     emit_slots(pass, from, to, "KILN_UNROLL");
   }
-  copies_pending_ = false;
+  copies_pending_ = kept_to_ != rows_.vectors;
 }
 
 int ReductionEmitter::prefetch_distance() const {
@@ -105,7 +105,7 @@ void ReductionEmitter::emit_prefetched(int pass) {
   out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", ahead);
   out_.line(4, "const int slot = base + step;");
   if (rows_.vectors % ahead != 0) out_.line(4, "if (slot >= {}) continue;", rows_.vectors);
-  out_.line(4, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
+  out_.line(4, "const {} vector = {};", index_, slot_vector("slot"));
   skip_missing(4, "slot");
   locate_vector(4);
   from_prefetch_ = true;
@@ -121,7 +121,7 @@ void ReductionEmitter::prefetch(int depth, std::string_view from) {
   out_.line(depth, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", prefetch_distance());
   const std::string slot = fmt::format("{}step", from);
   if (!from.empty()) out_.line(depth + 1, "if ({} >= {}) continue;", slot, rows_.vectors);
-  const std::string vector = fmt::format("{}({}) * {} + thread", index_, slot, rows_.threads);
+  const std::string vector = slot_vector(slot);
   if (is_full()) {
     out_.line(depth + 1, "const {} vector = {};", index_, vector);
   } else {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "fusion/emit/device_text.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
@@ -24,6 +25,7 @@ ReductionEmitter::ReductionEmitter(const TypedGraph& graph, const Schedule& sche
       index_(schedule.wide_index ? "u64" : "u32"),
       signed_index_(schedule.wide_index ? "i64" : "i32"),
       identifiers_(graph),
+      kept_to_(schedule.reduction.vectors),
       accuracy_(accuracy) {
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     if (graph.nodes[id].op == Op::input) input_nodes_[graph.nodes[id].payload].push_back(id);
@@ -346,10 +348,58 @@ bool ReductionEmitter::sums_in_blocks(const TypedNode& node) const {
 // On the CPU a row of one vector has a lane for each residue. Of several reduced axes that are not
 // one in memory, elements of a residue are not at equal lanes.
 bool ReductionEmitter::sums_in_tree(const TypedNode& node) const {
-  if (rows_.columns != 0) return sums_floats(node) && !rows_.split;
+  if (rows_.columns != 0) return sums_floats(node);
   if (!is_host()) return has_row_trees() && sums_floats(node);
   const bool of_one_vector = in_parts() && rows_.vectors == 1;
-  return sums_floats(node) && rows_.axes == 1 && !of_one_vector && !rows_.split;
+  return sums_floats(node) && rows_.axes == 1 && !of_one_vector;
+}
+
+int ReductionEmitter::chunks_kept() const {
+  const int chunks = (rows_.vectors + chunk_slots() - 1) / chunk_slots();
+  return static_cast<int>(std::bit_ceil(static_cast<unsigned>(chunks)));
+}
+
+int ReductionEmitter::most_trees() const {
+  std::size_t most = 0;
+  for (int pass = 0; pass <= last_pass_; ++pass) most = std::max(most, trees_in(pass).size());
+  return static_cast<int>(most);
+}
+
+int ReductionEmitter::chunks_together() const {
+  constexpr int kMost = 8;
+  constexpr int kSharedBytes = 32 << 10;
+  constexpr int kApart = 4;  // lanes of a wave whose vectors are far apart
+  const int left = std::max(1, schedule_.width / kApart) * threads_of_block() * partial_bytes();
+  return std::clamp(kSharedBytes / (left * std::max(1, most_trees())), 1, kMost);
+}
+
+// Of the widest partial result that is combined in the order of a tree.
+int ReductionEmitter::partial_bytes() const {
+  int bytes = 1;
+  for (const TypedNode& node : graph_.nodes) {
+    if (!is_reduction(node.op) || !sums_in_tree(node)) continue;
+    bytes = std::max(bytes, bits(compute_dtype(node.dtype)) / 8);
+  }
+  return bytes;
+}
+
+// The number in the row of a vector that a thread keeps. Of a short chunk fewer threads have any.
+std::string ReductionEmitter::slot_vector(std::string_view slot) const {
+  if (keeps_chunks() && !is_full()) {
+    if (kept_part_ < 0) return fmt::format("kept.vector({})", slot);
+    if (kept_part_ == 0) return fmt::format("kept.vector<0>({})", slot);
+    return fmt::format("kept.vector<{}>({} - {})", kept_part_, slot, kept_from_);
+  }
+  return fmt::format("{}({}) * {} + thread", index_, slot, slot_step());
+}
+
+// The start of a call for each chunk of a row or column of `length` elements, or of its part.
+std::string ReductionEmitter::each_chunk(std::string_view length) const {
+  if (!rows_.split) return fmt::format("for_each_chunk({}, ", length);
+  if (rows_.columns != 0) {
+    return fmt::format("for_each_chunk_of<{}>({}, part.chunk, part.chunks, ", index_, length);
+  }
+  return fmt::format("for_each_chunk_of<{}>({}, split, splits.divisor, ", index_, length);
 }
 
 // ---- Parameters ---------------------------------------------------------------------------------
@@ -402,7 +452,7 @@ void ReductionEmitter::locate_split(std::string_view unit, std::string_view row)
 }
 
 void ReductionEmitter::split_bounds() {
-  if (!rows_.split) return;
+  if (!rows_.split || !trees_in(0).empty()) return;
   out_.line(2, "const {} begin = split * split_vectors;", index_);
   out_.line(2, "const {} end = least(begin + split_vectors, vectors);", index_);
 }
@@ -554,8 +604,14 @@ bool ReductionEmitter::loads_words() const {
 }
 
 std::string ReductionEmitter::last_vector() const {
-  if (rows_.split) return "end";
+  if (rows_.split && !in_row_chunk_) return "end";
   return is_full() ? fmt::format("{}", rows_.threads * rows_.vectors) : "vectors";
+}
+
+// The number of a vector of a batch.
+std::string ReductionEmitter::batch_vector() const {
+  if (rows_.vectors != 0) return slot_vector("base + step");
+  return fmt::format("batch + {}(step) * {}", index_, vector_step());
 }
 
 // From a vector of a thread to its next one, where it keeps none.

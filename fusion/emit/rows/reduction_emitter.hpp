@@ -16,6 +16,7 @@
 #include "fusion/emit/kernel_names.hpp"
 #include "fusion/emit/kernel_writer.hpp"
 #include "fusion/emit/node_text.hpp"
+#include "fusion/infer/sum_tree.hpp"
 #include "fusion/schedule/rows/online_reductions.hpp"
 
 namespace kiln::fusion {
@@ -48,6 +49,8 @@ class ReductionEmitter {
   virtual std::string position_text() const = 0;  ///< of a lane in the row
   virtual void row_values(int pass) = 0;          ///< that are known before `pass`
   virtual void emit_result(std::size_t id) = 0;   ///< of a reduction, from its lanes
+  /// Rows of several chunks: combines what threads have of each, as its number says.
+  virtual void combine_chunks(const std::vector<std::size_t>&, const std::string&) {}
   virtual void store_row_values() = 0;
   virtual bool is_guarded() const = 0;  ///< whether some threads have no row
 
@@ -77,6 +80,20 @@ class ReductionEmitter {
   int threads_of_block() const { return rows_.threads / rows_.cluster_blocks; }
   /// Whether sums and products of a GPU's rows are combined in the order of their tree.
   bool has_row_trees() const { return rows_.sets != 0; }
+  /// Whether such rows have more than one chunk, and whether threads keep these on chip.
+  bool has_row_chunks() const { return has_row_trees() && rows_.chunks != ColumnChunks::one; }
+  bool keeps_chunks() const { return has_row_chunks() && rows_.vectors != 0; }
+  /// How many vectors of a chunk a thread has, and how many chunks it keeps.
+  int chunk_slots() const { return kTreeChunk / (threads_of_block() * schedule_.width); }
+  int chunks_kept() const;
+  /// After how many chunks threads synchronise where they keep none.
+  int chunks_together() const;
+  int partial_bytes() const;
+  /// The most sums and products of one pass.
+  int most_trees() const;
+  /// From a vector of a thread that it keeps to its next one.
+  int slot_step() const { return has_row_trees() ? threads_of_block() : rows_.threads; }
+  std::string slot_vector(std::string_view slot) const;
   bool is_full() const { return rows_.vectors != 0 && rows_.full_vectors == rows_.vectors; }
   bool is_host() const { return schedule_.backend == Backend::host; }
   /// Whether lanes are part of a row (preamble/host_parts.h).
@@ -115,6 +132,9 @@ class ReductionEmitter {
   const Ids& row_values_before(int pass) const {
     return row_values_[static_cast<std::size_t>(pass)];
   }
+
+  /// The sums and products of a pass that are combined in the order of their trees.
+  std::vector<std::size_t> trees_in(int pass) const;
 
   // Text.
   void combine_threads(std::size_t id, int depth, const std::string& lanes);
@@ -171,6 +191,10 @@ class ReductionEmitter {
   int shared_bytes_ = 0;              ///< of all operands that are stored
   std::string slot_;  ///< the number of a vector that what is written loads, among a thread's
   KernelWriter out_{schedule_};
+  bool in_row_chunk_ = false;  ///< the code being written is for a chunk of a row
+  int kept_from_ = 0;          ///< the vectors that it is for of those that a thread keeps
+  int kept_to_ = 0;
+  int kept_part_ = -1;  ///< the chunk that these are of; -1: of any
 
  private:
   void find_operands();
@@ -230,6 +254,11 @@ class ReductionEmitter {
   void emit_host_pass(int pass);
   void prefetch_next_row();
   void emit_row_trees(int pass, const Ids& trees);
+  void emit_row_chunks(int pass, const Ids& trees);
+  void for_each_part(int pass, const std::function<void(int)>& body);
+  void emit_kept_chunks(int pass, const Ids& trees);
+  void declare_row_tree(std::size_t id);
+  std::string end_of(const std::string& name) const;
   void emit_batches(int pass);
   void fetch(const std::vector<std::size_t>& operands, int depth);
   void emit_vector(int pass, int depth, std::string_view slot_index);
@@ -242,21 +271,23 @@ class ReductionEmitter {
   void emit_fast_quotient(std::size_t id, int depth);
   void emit_combine(std::size_t id, int depth);
   void carry_sum_blocks(int pass, int depth, std::string_view done);
-  std::vector<std::size_t> trees_in(int pass) const;
   bool sums_in_pairs(int pass) const;
   bool has_varying_results(int pass) const;
   void emit_column_trees(int pass, const Ids& trees);
   std::string define_element(int pass);
   void prefetch_next_elements(bool pairs);
   int kept_residues() const;
+  void locate_part();
   void declare_column_tree(std::size_t id);
   void emit_threads_columns(int pass, const Ids& trees);
   void emit_kept_columns(int pass, const Ids& trees);
   void load_vector(int pass, int depth);
   void open_vectors(const std::vector<std::size_t>& trees);
   void close_vectors(const std::vector<std::size_t>& trees);
+  std::string each_chunk(std::string_view length) const;
   std::string last_vector() const;
   std::string vector_step() const;
+  std::string batch_vector() const;
 
   Accuracy accuracy_;
   bool from_smem_ = false;       ///< the code being written reads vectors from shared memory

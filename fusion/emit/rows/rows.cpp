@@ -30,15 +30,20 @@ class RowEmitter : public ReductionEmitter {
   }
 
   void shared_memory() override {
-    declare_tree_slots();
+    if (has_row_chunks()) {
+      declare_chunk_columns();
+    } else {
+      declare_tree_slots();
+    }
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
       if (!is_reduction(node.op)) continue;
       std::string type = partial_type(node);
       if (has_row_trees() && sums_in_tree(node)) {
+        if (has_row_chunks()) declare_chunks(id);
         if (!is_shifted()) continue;
         out_.line(1, "KILN_SHARED TreeEndSlots<{}, {}, {}, {}, {}> {}_ends;",
-                  info(node.op).combiner, type, rows_.threads, schedule_.width, rows_.rows,
+                  info(node.op).combiner, type, threads_of_block(), schedule_.width, rows_.rows,
                   names_[id]);
         continue;
       }
@@ -63,21 +68,62 @@ class RowEmitter : public ReductionEmitter {
   // Trees use two buffers in turn: where all have passed the barrier of one of them, they have read
   // the other one. Rows in shared memory leave room for one.
   void declare_tree_slots() {
-    int trees = 0;
-    int bytes = 0;
-    for (const TypedNode& node : graph_.nodes) {
-      if (!has_row_trees() || !is_reduction(node.op) || !sums_in_tree(node)) continue;
-      ++trees;
-      bytes = std::max(bytes, bits(compute_dtype(node.dtype)) / 8);
-    }
-    tree_buffers_ = std::min(trees, uses_smem() ? 1 : 2);
+    const auto trees = std::ranges::count_if(graph_.nodes, [&](const TypedNode& node) {
+      return has_row_trees() && is_reduction(node.op) && sums_in_tree(node);
+    });
+    tree_buffers_ = std::min(static_cast<int>(trees), uses_smem() ? 1 : 2);
     if (trees == 0) return;
-    out_.line(1, "KILN_SHARED TreeSlots<{}, {}, {}> tree_slots[{}];", bytes, rows_.threads,
-              schedule_.width, tree_buffers_);
+    out_.line(1, "KILN_SHARED TreeSlots<{}, {}, {}> tree_slots[{}];", partial_bytes(),
+              rows_.threads, schedule_.width, tree_buffers_);
+  }
+
+  // Passes use the same ones: where all have passed the barrier after what one of them combined,
+  // they have read it.
+  void declare_chunk_columns() {
+    if (most_trees() == 0) return;
+    out_.line(1, "KILN_SHARED ChunkColumns<{}, {}, {}, {}> chunk_columns[{}];", partial_bytes(),
+              threads_of_block(), schedule_.width,
+              keeps_chunks() ? chunks_kept() : chunks_together(), most_trees());
+  }
+
+  void declare_chunks(std::size_t id) {
+    const TypedNode& node = graph_.nodes[id];
+    const std::string kept = fmt::format("{}, {}, {}, {}", info(node.op).combiner,
+                                         partial_type(node), threads_of_block(), schedule_.width);
+    if (in_cluster()) {
+      out_.line(1, "KILN_SHARED ClusterChunks<{}, {}, {}> {}_chunks;", kept, chunks_kept(),
+                rows_.cluster_blocks, names_[id]);
+    } else if (keeps_chunks()) {
+      out_.line(1, "KILN_SHARED ChunkResults<{}, {}> {}_chunks;", kept, chunks_kept(), names_[id]);
+    } else {
+      out_.line(1, "KILN_SHARED ChunkStack<{}, {}> {}_chunks;", kept, chunks_together(),
+                names_[id]);
+    }
+  }
+
+  void combine_chunks(const std::vector<std::size_t>& trees, const std::string& count) override {
+    begin_cluster();
+    out_.line(2, "KILN_SYNCHRONIZE();");
+    for (std::size_t k = 0; k < trees.size(); ++k) {
+      out_.line(2, "{}_chunks.combine(chunk_columns[{}], {});", names_[trees[k]], k, count);
+    }
+    if (in_cluster()) {
+      out_.line(2, "arrive_in_cluster();");
+      out_.line(2, "await_cluster();");
+    } else {
+      out_.line(2, "KILN_SYNCHRONIZE();");
+    }
+  }
+
+  void begin_cluster() {
+    if (!in_cluster() || cluster_begun_) return;
+    cluster_begun_ = true;
+    out_.line(2, "await_cluster();  // all blocks have begun and read the slots of the row before");
   }
 
   std::string tree_result(std::size_t id) {
     if (is_host()) return names_[id] + "_tree.result()";
+    if (has_row_chunks()) return names_[id] + "_chunks.result()";
     if (tree_buffers_ == 1 && trees_begun_ != 0) out_.line(2, "KILN_SYNCHRONIZE();");
     return fmt::format("{}_tree.result(tree_slots[{}])", names_[id],
                        trees_begun_++ % tree_buffers_);
@@ -112,9 +158,12 @@ class RowEmitter : public ReductionEmitter {
     locate_split(unit, "row");
     if (in_cluster()) {
       out_.line(2, "arrive_in_cluster();");
-      out_.line(2, "const {} thread_in_block = thread_of<1, {}>();", index_, threads_of_block());
+      out_.line(2, "const {} thread_in_block = {};", index_,
+                has_row_trees() ? fmt::format("TreeThreads<{}, {}>::thread()", threads_of_block(),
+                                              schedule_.width)
+                                : fmt::format("thread_of<1, {}>()", threads_of_block()));
       out_.line(2, "const {} thread = block_of_cluster() * {} + thread_in_block;", index_,
-                threads_of_block());
+                threads_of_block() * (has_row_trees() ? rows_.vectors : 1));
     } else if (has_row_trees()) {
       out_.line(2, "const {} thread = TreeThreads<{}, {}>::thread();", index_, rows_.threads,
                 schedule_.width);
@@ -129,16 +178,24 @@ class RowEmitter : public ReductionEmitter {
       out_.line(2, "const {} head = head_of<{}>({}_row);", index_, schedule_.width,
                 operands_[static_cast<std::size_t>(rows_.phase)].name);
       out_.line(2, "const {} vectors = (size - head) / {};", index_, schedule_.width);
-      if (has_row_trees()) {
-        out_.line(2, "const TreeEnds<{}, {}, {}> ends{{head, vectors, size}};", rows_.threads,
-                  schedule_.width, index_);
+      if (keeps_chunks()) {
+        // Each chunk has ends of its own.
+      } else if (has_row_trees()) {
+        out_.line(2, "const TreeEnds<{0}, {1}, {2}> ends{{head, vectors, size, {0}}};",
+                  rows_.threads, schedule_.width, index_);
         out_.line(2, "const bool at_end = ends.has_element();");
       } else {
         out_.line(2, "const bool at_end = {}thread < size - vectors * {};",
                   rows_.split ? "split == 0 && " : "", schedule_.width);
       }
     }
-    if (has_row_trees() && rows_.vectors == 0) {
+    if (keeps_chunks() && !is_full()) {
+      out_.line(2, "const RowChunks<{}, {}, {}, {}, {}, {}> kept(size, {}, {});",
+                threads_of_block(), schedule_.width, rows_.sets, chunks_kept(), !in_cluster(),
+                index_, is_shifted() ? "head" : "0",
+                in_cluster() ? fmt::format("block_of_cluster() * {}", chunks_kept()) : "0");
+    }
+    if (has_row_trees() && rows_.vectors == 0 && !has_row_chunks()) {
       out_.line(2, "const u32 threads = threads_with_residues<{}, {}, {}>(size);", rows_.threads,
                 schedule_.width, rows_.sets);
     }
@@ -154,7 +211,8 @@ class RowEmitter : public ReductionEmitter {
   void locate_vector(int depth) override {
     const std::string scale = schedule_.width == 1 ? "" : fmt::format(" * {}", schedule_.width);
     if (!has_lines()) {
-      out_.line(depth, "const {} first = vector{}{};", index_, scale,
+      out_.line(depth, "const {} first = {}vector{}{};", index_,
+                in_row_chunk_ && !keeps_chunks() ? "chunk + " : "", scale,
                 is_shifted() ? " + head" : "");
       return;
     }
@@ -222,11 +280,7 @@ class RowEmitter : public ReductionEmitter {
     const TypedNode& node = graph_.nodes[id];
     const OnlineReductions* const pair = online_pair_of(id);
     if (pair != nullptr && pair->centre == id) return emit_own_centre(*pair);
-    if (in_cluster() && !cluster_begun_) {
-      cluster_begun_ = true;
-      out_.line(2,
-                "await_cluster();  // all blocks have begun and read the slots of the row before");
-    }
+    begin_cluster();
     if (pair != nullptr) return emit_online(*pair);
     const bool in_blocks = sums_in_blocks(node);
     if (in_blocks) {

@@ -238,10 +238,32 @@ RowFeatures features_for(const ReduceSpace& space, Size count, RowFeatures devic
   return device;
 }
 
-// Whether sums and products of a GPU's rows are combined in the order of their tree. It has a price
-// where rows are longer: their threads would have a barrier for each chunk.
+// Whether sums and products of a GPU's rows are combined in the order of their tree. Where several
+// axes are reduced, vectors do not have the residues of threads.
 bool follows_tree(const RowSchedule& rows, Size length) {
-  return rows.axes == 1 && !rows.split && length <= kLongestTreeRow;
+  if (rows.axes != 1) return false;
+  return rows.chunks != ColumnChunks::one || (length <= kTreeChunk && !rows.split);
+}
+
+// In how many parts the residues of a column are cut where it is split: those of each chunk, unless
+// there are more chunks than parts (preamble/tree.h).
+int residue_parts(Size length, Size splits) {
+  const Size chunks = (length + kTreeChunk - 1) / kTreeChunk;
+  return static_cast<int>(std::max<Size>(1, splits / power_of_two_from(chunks)));
+}
+
+// The vectors for which threads have room to keep a row of several chunks: each block of a cluster
+// for as many whole ones; else of a short last one fewer threads have more vectors.
+Size vectors_in_chunks(const RowSchedule& rows, Size length, int width) {
+  const Size chunks = (length + kTreeChunk - 1) / kTreeChunk;
+  const Size each = (chunks + rows.cluster_blocks - 1) / rows.cluster_blocks;
+  const Size whole = each * rows.cluster_blocks * (kTreeChunk / width);
+  const Size rest = length % kTreeChunk;
+  if (rows.cluster_blocks > 1 || rest == 0) return whole;
+  const int accumulators = kMostResidues / rows.threads;
+  const int threads = std::min(rows.threads, std::max(1, residues_of(rest) / accumulators));
+  const Size vectors = (rest + width - 1) / width;
+  return whole - kTreeChunk / width + (vectors + threads - 1) / threads * rows.threads;
 }
 
 // Threads of such a row have different residues.
@@ -255,7 +277,7 @@ int most_threads(const RowSchedule& rows, Size length, int width) {
 int sets_of(const RowSchedule& rows, Size length, int width) {
   if (!follows_tree(rows, length)) return 0;
   const int residues = length <= kLeastResidues ? power_of_two_from(length) : residues_of(length);
-  return std::max(1, residues / (rows.threads * width));
+  return std::max(1, residues / (rows.threads / rows.cluster_blocks * width));
 }
 
 }  // namespace
@@ -331,6 +353,10 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   const Axis& innermost = axes.back();
   schedule.rank = static_cast<int>(axes.size());
   const bool gpu = backend != Backend::host;
+  if (gpu && !by_columns && rows.axes == 1 && space.trees != 0 && innermost.size > kTreeChunk) {
+    rows.chunks = ColumnChunks::many;
+  }
+  const bool in_chunks = !by_columns && rows.chunks != ColumnChunks::one;
   int& width = schedule.width;
   width = full_width(innermost, operands, row_invariant, by_columns, backend);
   if (by_columns) {
@@ -340,7 +366,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   }
   // No vector reaches beyond an end.
   if (innermost.bounded) width = gpu ? 1 : std::min(width, by_columns ? width : kLeastLanes);
-  if (gpu && !by_columns && device.forced.width != 0) width = std::min(width, device.forced.width);
+  if (gpu && device.forced.width != 0) width = std::min(width, device.forced.width);
   const bool may_begin_within =
       gpu && !by_columns && rows.axes == 1 && !row_invariant[leading] && !innermost.bounded;
   while (gpu && width > 1) {
@@ -362,10 +388,14 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     columns.length = layout.vectors / layout.splits;
     // Where the kernel alone knows the length, or has a part of it, threads keep nothing.
     const bool again = space.read_again.empty() || std::ranges::count(space.read_again, true) != 0;
-    columns.keeps = !any_length && !rows.split;
+    columns.forced = device.forced;
+    columns.keeps =
+        !any_length && !rows.split && !device.forced.read_again && device.forced.threads == 0;
+    columns.residues = residues_of_column(layout.vectors, rows.joined,
+                                          residue_parts(layout.vectors, layout.splits));
     columns.passes = columns.keeps && again ? space.passes : 1;
     columns.reductions = space.reductions;
-    columns.trees = rows.split ? 0 : space.trees;
+    columns.trees = space.trees;
   }
   // Where threads of columns are short of registers, what one pass reads is not kept for others.
   bool keeps_all = true;
@@ -414,8 +444,8 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   Size units = layout.rows * layout.splits;
   if (by_columns) {
     map_columns(rows, columns, bytes, backend);
-    if (gpu && !rows.split && layout.reduced > kTreeChunk) {
-      const bool few = layout.reduced <= std::int64_t{kTreeChunk} * rows.threads;
+    if (gpu && layout.reduced > kTreeChunk) {
+      const bool few = !rows.split && layout.reduced <= std::int64_t{kTreeChunk} * rows.threads;
       rows.chunks = few ? ColumnChunks::one_per_thread : ColumnChunks::many;
       // Threads of a block meet after each chunk.
       if (any_length) rows.rows = 1;
@@ -426,7 +456,9 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
     RowFeatures usable =
         bounds.empty() ? features_for(space, layout.rows, device, backend) : RowFeatures();
-    if (follows_tree(rows, innermost.size)) usable.clusters = false;
+    if (follows_tree(rows, innermost.size) && (!in_chunks || space.passes == 1)) {
+      usable.clusters = false;
+    }
     map_row(rows, (layout.vectors + layout.splits - 1) / layout.splits, bytes, width,
             rows.phase < 0 ? 1 : 2 * width,
             gpu ? most_threads(rows, innermost.size, width) : std::numeric_limits<int>::max(),
@@ -434,8 +466,32 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   }
   layout.units = units;
 
-  choose_registers(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, width,
-                   bounds.empty() ? device : RowFeatures(), backend);
+  const Size kept = in_chunks ? vectors_in_chunks(rows, innermost.size, width) : layout.vectors;
+  RowFeatures keeping = bounds.empty() ? device : RowFeatures();
+  if (in_chunks && space.passes == 1) keeping.forced.read_again = true;
+  choose_registers(rows, kept, rows.phase < 0 ? layout.vectors : fewest, bytes, width, keeping,
+                   backend);
+  if (in_chunks && rows.vectors != 0) {
+    const bool whole = rows.phase < 0 && innermost.size % kTreeChunk == 0 &&
+                       layout.vectors == Size(rows.vectors) * rows.threads;
+    // Those of chunks before the last one, where the block keeps them all.
+    const int slots = kTreeChunk / (rows.threads / rows.cluster_blocks * width);
+    const int before = rows.cluster_blocks > 1 ? 0 : (rows.vectors - 1) / slots * slots;
+    rows.full_vectors = whole             ? rows.vectors
+                        : rows.phase < 0  ? before
+                        : before == slots ? before - 1
+                                          : 0;
+  } else if (in_chunks) {
+    // Small blocks leave a multiprocessor room for others while their threads synchronise.
+    constexpr int kBlock = 256;
+    constexpr int kManyRows = 1024;
+    const bool small = space.passes == 1 && units >= kManyRows;
+    rows.threads /= rows.cluster_blocks;
+    rows.cluster_blocks = 1;
+    if (device.forced.threads == 0) {
+      rows.threads = std::min(rows.threads, small ? kBlock : 2 * kBlock);
+    }
+  }
   // Of columns that take few registers a multiprocessor has room for two such blocks.
   constexpr int kBlock = 512;
   constexpr int kLanes = 4;

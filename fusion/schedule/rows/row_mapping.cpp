@@ -107,17 +107,9 @@ int threads_that_fill(const ColumnSpace& space, int strip, const RowModel& model
   return std::clamp(power_of_two_to(model.threads / std::max<Size>(space.count, 1)), 1, most);
 }
 
-// The residues of a column, or of its first chunk, whose elements threads add up.
-int residues_of_column(Size length, int joined) {
-  const Size elements = std::min<Size>(length * joined, kTreeChunk);
-  const int visited = elements <= 2 * kLeastResidues ? std::max(1, power_of_two_from(elements) / 2)
-                                                     : residues_of(elements);
-  return std::max(1, visited / joined);
-}
-
 // How many groups of residues a thread of a column that is not kept adds up one after the other.
-int groups_of(const ColumnSpace& space, int threads, int joined, int batch) {
-  return std::max(1, residues_of_column(space.length, joined) / (threads * batch));
+int groups_of(const ColumnSpace& space, int threads, int batch) {
+  return std::max(1, space.residues / (threads * batch));
 }
 
 // Numbers that a thread has of its sums: of `beside` residues side by side, and of one group of
@@ -166,7 +158,7 @@ KeptColumns short_columns(const ColumnSpace& space, int joined, int bytes, int b
   constexpr int kLeastInFlight = 32;
   const int fill = threads_that_fill(space, kLine, model);
   const bool loops = batch * bytes >= kLeastInFlight &&
-                     sums_of(space, batch, groups_of(space, fill, joined, batch)) <= model.sums;
+                     sums_of(space, batch, groups_of(space, fill, batch)) <= model.sums;
   int threads = std::max(fill, power_of_two_to(space.length / kLeastElements));
   const auto each = [&] { return (space.length + threads - 1) / threads; };
   while (each() * bytes > kMostBytes && threads < model.max_threads) threads *= 2;
@@ -208,12 +200,15 @@ void share_columns(RowSchedule& rows, const ColumnSpace& space, const VectorByte
   const bool few = 4 * space.count * threads_that_fill(space, kLine, model) < model.threads;
   const int strip = few ? kLine / 2 : kLine;
   const int batch = batch_of(in_vector, model);
-  const auto groups = [&] { return groups_of(space, rows.threads, rows.joined, batch); };
-  const Size most = std::min<Size>({model.max_threads / strip, space.length / kLeastElements,
-                                    residues_of_column(space.length, rows.joined) / batch});
+  const auto groups = [&] { return groups_of(space, rows.threads, batch); };
+  const Size most = std::min<Size>(
+      {model.max_threads / strip, space.length / kLeastElements, space.residues / batch});
   rows.threads = threads_that_fill(space, strip, model);
   while (2 * rows.threads <= most && sums_of(space, batch, groups()) > model.sums) {
     rows.threads *= 2;
+  }
+  if (space.forced.threads != 0) {
+    rows.threads = std::min(space.forced.threads, model.max_threads / strip);
   }
   rows.groups = groups();
   rows.columns =
@@ -228,7 +223,15 @@ const RowModel& row_model(Backend backend) { return kModels[static_cast<std::siz
 int power_of_two_from(Size count) { return static_cast<int>(bit_ceil(std::max<Size>(count, 1))); }
 
 int residues_of(Size elements) {
-  return std::clamp(power_of_two_from(elements) / kTreeTerms, kLeastResidues, kMostResidues);
+  const Size of_chunk = std::min<Size>(elements, kTreeChunk);
+  return std::clamp(power_of_two_from(of_chunk) / kTreeTerms, kLeastResidues, kMostResidues);
+}
+
+int residues_of_column(Size length, int joined, int parts) {
+  const Size elements = std::min<Size>(length * joined, kTreeChunk);
+  const int visited = elements <= 2 * kLeastResidues ? std::max(1, power_of_two_from(elements) / 2)
+                                                     : residues_of(elements);
+  return std::max(1, visited / joined / parts);
 }
 
 int on_chip_bytes(const VectorBytes& bytes) { return bytes.rows != 0 ? bytes.rows : bytes.weights; }
@@ -237,7 +240,7 @@ void choose_registers(RowSchedule& rows, Size vectors, Size least_vectors, const
                       int width, const RowFeatures& device, Backend backend) {
   const RowModel& model = row_model(backend);
   const Size each = std::max<Size>(1, (vectors + rows.threads - 1) / rows.threads);
-  const bool may_keep = !rows.split && !(rows.columns == 0 && device.forced.read_again);
+  const bool may_keep = !rows.split && !device.forced.read_again;
   if (backend == Backend::host) {
     const bool kept = may_keep && rows.columns == 0 && each <= model.max_vectors;
     rows.vectors = !kept                         ? 0
@@ -260,7 +263,8 @@ void choose_registers(RowSchedule& rows, Size vectors, Size least_vectors, const
   const Size in_block = vectors * kept / rows.cluster_blocks;
   if (fits && rows.columns == 0 && wide && in_block > model.long_row) {
     int memory = model.shared_bytes;
-    if (device.large_smem && rows.phase < 0 && in_block > 2 * model.long_row &&
+    const bool alike = rows.phase < 0 || rows.chunks != ColumnChunks::one;
+    if (device.large_smem && alike && in_block > 2 * model.long_row &&
         threads <= model.max_threads) {
       memory = bytes.bf16 ? kRoomOfBf16 : kRoom;
     } else if (device.large_smem && rows.phase < 0 && rows.cluster_blocks == 1 && width >= 8 &&
@@ -284,11 +288,17 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
   if (device.clusters && !rows.split && vectors * kept > model.on_chip_row) {
     const bool twice = large_smem && (!wide || (in_vector.weights != 0 && !in_vector.bf16));
     const int cluster_row = twice ? model.on_chip_row : model.cluster_row;
-    const int blocks = power_of_two_from((vectors * kept + cluster_row - 1) / cluster_row);
-    if (blocks <= kMostBlocks) {
+    int blocks = power_of_two_from((vectors * kept + cluster_row - 1) / cluster_row);
+    Size own = (vectors + blocks - 1) / blocks;
+    if (rows.chunks != ColumnChunks::one) {
+      const int chunk = kTreeChunk / width;
+      own = chunk * std::max(1, cluster_row / (chunk * kept));
+      blocks = power_of_two_from((vectors + own - 1) / own);
+    }
+    if (blocks <= kMostBlocks && own * kept <= model.on_chip_row) {
       rows.cluster_blocks = blocks;
-      map_row(rows, (vectors + blocks - 1) / blocks, in_vector, width, least, most, reductions,
-              stores, {false, device.large_smem}, backend);
+      map_row(rows, own, in_vector, width, least, most, reductions, stores,
+              {false, device.large_smem}, backend);
       rows.threads *= blocks;
       return;
     }
@@ -319,7 +329,7 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
     const bool few = !stores && !rows.split && vectors <= 2 * model.short_row;
     rows.threads = threads_for(each, few ? model.short_threads : model.short_row, widest);
     // Where the tree is followed, of which AMD GPUs have not been measured.
-    if (backend == Backend::nvidia && stores && wide && vectors * width <= kLongestTreeRow) {
+    if (backend == Backend::nvidia && stores && wide && vectors * width <= kTreeChunk) {
       const int best = threads_in_tree(bytes, rows.phase >= 0, in_vector.weights != 0, model);
       rows.threads = std::clamp(best, std::min(model.short_row, rows.threads), rows.threads);
     }

@@ -40,10 +40,10 @@ const RowModel& row_model(Backend backend);
 /// Vectors of a block of a long sum: kSumBlock of preamble/reduce.h.
 inline constexpr int kSumBlockVectors = 64;
 
-/// A schedule of rows that a test asks for, as far as a kernel can have it, so that all results
+/// A schedule that a test asks for, as far as a kernel can have it, so that results of all of them
 /// can be compared. What is 0 or false is chosen as ever.
 struct ForcedRows {
-  int threads = 0;          ///< GPUs: per row, a power of two; not of clusters
+  int threads = 0;          ///< GPUs: per row or column, a power of two; not of clusters
   int width = 0;            ///< GPUs: no more elements in a vector, a power of two
   bool read_again = false;  ///< each pass reads the row, of which nothing is kept on chip
 };
@@ -86,10 +86,15 @@ struct ColumnSpace {
   int passes = 1;   ///< that read columns
   int reductions = 0;
   int trees = 0;         ///< sums and products of floats in the pass with most of them
+  int residues = 1;      ///< that threads add up, of a column or of one of its parts
   int width = 1;         ///< elements of a vector
   int vector_bytes = 0;  ///< of a vector of the largest operand
   bool keeps = true;     ///< threads may keep them in registers
+  ForcedRows forced{};
 };
+
+/// How many of the residues of a column, or of its first chunk, each of `parts` has.
+int residues_of_column(Size length, int joined, int parts);
 
 /// Maps columns to as many threads as fill the device; neighbours read whole cache lines together.
 /// Where columns are read by more than one pass and a block can keep a strip of them that is as

@@ -172,7 +172,7 @@ TEST(Partition, ComputesWhatIsBroadcastFirst) {
 TEST(Partition, ReductionsOfFewLongRowsAreSplit) {
   const auto partition = partition_of("x / sum(x, -1)", {{2, 1 << 20}});
   ASSERT_EQ(partition.kernels.size(), 3u);
-  EXPECT_EQ(partition.kernels[0].splits, 64);
+  EXPECT_EQ(partition.kernels[0].splits, 32);
   EXPECT_NE(partition.kernels[1].reason.find("split"), std::string::npos);
   EXPECT_EQ(partition.kernels[1].splits, 1);
   EXPECT_EQ(partition_of("sum(x, -1), max(x, -1), argmax(x, -1)", {{1, 1 << 20}}).kernels.size(),

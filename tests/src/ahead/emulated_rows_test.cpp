@@ -169,7 +169,7 @@ std::vector<std::uint64_t> sums_in_tree(const HostArray& rows) {
 }
 
 // Rows in registers of less than a wave, of one and of several, beside results of elements, and
-// read once more by each pass.
+// read once more by each pass; and rows of several chunks.
 std::vector<EmulatedCall> calls_in_tree() {
   constexpr const char* kAlone = "sum(f32(x), -1)";
   constexpr const char* kBeside = "sum(f32(x), -1), max(x, -1), x / (1 + sum(f32(x) * f32(x), -1))";
@@ -192,7 +192,7 @@ std::vector<EmulatedCall> calls_in_tree() {
         }
       }
     }
-    for (const std::int64_t length : {16385, 24584, 32768}) {
+    for (const std::int64_t length : {16385, 24584, 32768, 32769, 40000, 65544, 70001}) {
       add(kAlone, {random_array(DType::bf16, {2, length}, 85)});
       add(kAlone, {rows_from(3, length, DType::f32)});
     }

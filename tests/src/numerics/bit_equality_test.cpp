@@ -158,6 +158,19 @@ std::vector<GoldenReduction> reductions(DType dtype) {
     all.push_back(
         {fmt::format("columns.running.{}.{}", length, name(dtype)), "cumsum(x, -2)", {length, 13}});
   }
+  // Of several chunks.
+  for (const std::int64_t length : {32'769, 50'257, 65'536, 100'003, 262'144}) {
+    for (const auto& [what, text] : kOfRows) {
+      if (what == "product" || what == "running") continue;
+      all.push_back({fmt::format("rows.{}.{}.{}", what, length, name(dtype)),
+                     std::string(text),
+                     {3, length}});
+    }
+  }
+  for (const std::int64_t length : {32'769, 70'001}) {
+    all.push_back(
+        {fmt::format("columns.sum.{}.{}", length, name(dtype)), "sum(x, -2)", {length, 13}});
+  }
   return all;
 }
 

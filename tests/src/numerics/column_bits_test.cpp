@@ -13,6 +13,7 @@
 
 #include "fusion/reference/tree.hpp"
 #include "kiln/reduction.hpp"
+#include "tests/src/numerics/forced_schedule.hpp"
 #include "tests/src/program/run_program.hpp"
 #include "tests/support/settings.hpp"
 
@@ -138,7 +139,8 @@ class ColumnBits : public testing::ProgramsOnDevices {
     }
   }
 
-  void check(Form form, const Columns& columns, DType dtype, std::uint64_t seed, bool as_program) {
+  void check(Form form, const Columns& columns, DType dtype, std::uint64_t seed, bool as_program,
+             const fusion::ForcedRows& forced = {}) {
     const bool wide = dtype == DType::f64;
     const DType computed = wide ? DType::f64 : DType::f32;
     const HostArray x = testing::random_array(
@@ -150,15 +152,16 @@ class ColumnBits : public testing::ProgramsOnDevices {
           computed,
           form == Form::normalised ? x.shape : Dims{columns.batch, 1, columns.groups, 1}));
     }
+    const Function function = testing::with_schedule(parse("columns", text), forced);
     if (as_program) {
-      outputs = run(parse_program("columns", text), {x}, std::move(outputs), false);
+      outputs = run(program(function), {x}, std::move(outputs), false);
     } else {
-      run_on(device(), parse("columns", text), {placed(x, columns)}, outputs);
+      run_on(device(), function, {placed(x, columns)}, outputs);
     }
     const std::string what =
-        fmt::format("{} of {}[{}, {}, {}, {}], gap {}, lead {}{}", text, name(dtype), columns.batch,
-                    columns.length, columns.groups, columns.joined, columns.gap, columns.lead,
-                    as_program ? ", a Program" : "");
+        fmt::format("{} of {}[{}, {}, {}, {}], gap {}, lead {}{}{}", text, name(dtype),
+                    columns.batch, columns.length, columns.groups, columns.joined, columns.gap,
+                    columns.lead, as_program ? ", a Program" : "", testing::describe(forced));
     if (wide) {
       compare<double>(form, columns, x, outputs, what);
     } else {
@@ -170,9 +173,6 @@ class ColumnBits : public testing::ProgramsOnDevices {
 INSTANTIATE_TEST_SUITE_P(Devices, ColumnBits,
                          ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
                          testing::device_type_name);
-
-// From so many elements side by side on a Program may split the reductions of few columns.
-constexpr std::int64_t kSplit = 1 << 16;
 
 TEST_P(ColumnBits, FollowFromTheLengthAround) {
   std::vector<std::int64_t> lengths = {1, 2, 3, 4, 5, 7, 8, 9, 12, 31};
@@ -214,8 +214,7 @@ TEST_P(ColumnBits, DoNotShowWhereColumnsLieOrHowMany) {
     columns.batch = 1 + draw(std::clamp<std::int64_t>(room / columns.groups, 1, 4));
     columns.gap = draw(2) * draw(9);
     columns.lead = draw(2) * draw(9);
-    const bool split = columns.reduced() * std::min<std::int64_t>(columns.groups, 32) >= kSplit;
-    check(form, columns, dtype, random(), !split && draw(2) == 0);
+    check(form, columns, dtype, random(), draw(2) == 0);
   }
 }
 
@@ -229,6 +228,47 @@ TEST_P(ColumnBits, OfColumnsThatAreReadTwice) {
     check(Form::variance, {.length = length, .groups = 37}, DType::f32, seed, false);
     check(Form::variance_of_value, {.length = length, .groups = 64}, DType::f32, seed, false);
     if (HasFatalFailure()) return;
+  }
+}
+
+// How many threads share a column, the width of vectors, and whether columns are kept on chip.
+TEST_P(ColumnBits, DoNotShowTheSchedule) {
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const auto draw = [&](std::int64_t below) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
+  };
+  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
+  constexpr Form kForms[] = {Form::sums, Form::variance, Form::normalised};
+  testing::Share share(GetParam(), 5, seed);
+  for (const std::int64_t length : {40, 300, 1025, 33'000}) {
+    for (const int threads : {1, 4, 16, 64}) {
+      for (const bool read_again : {false, true}) {
+        const fusion::ForcedRows forced{threads, draw(2) == 0 ? 0 : 1 << draw(4), read_again};
+        const Columns columns{.length = length, .groups = 9 + draw(8), .lead = draw(2) * draw(9)};
+        const Form form = kForms[draw(std::ssize(kForms))];
+        const DType dtype = kTypes[draw(std::ssize(kTypes))];
+        const std::uint64_t values = random();
+        if (share.next()) check(form, columns, dtype, values, false, forced);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// A Program splits few columns of many elements: their residues, or their chunks.
+TEST_P(ColumnBits, OfFewColumnsInParts) {
+  constexpr DType kTypes[] = {DType::bf16, DType::f32, DType::f64};
+  testing::Share share(GetParam(), 4, testing::random_seed());
+  std::size_t next = 0;
+  for (const std::int64_t length : {2'100, 8'192, 30'001, 32'769, 70'000, 140'001}) {
+    for (const std::int64_t groups : {2, 8, 33}) {
+      const DType dtype = kTypes[next++ % std::size(kTypes)];
+      if (!share.next()) continue;
+      check(Form::sums, {.length = length, .groups = groups}, dtype, next, true);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 

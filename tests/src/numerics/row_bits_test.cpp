@@ -10,11 +10,11 @@
 #include <random>
 #include <type_traits>
 
-#include "fusion/infer/sum_tree.hpp"
 #include "fusion/reference/tree.hpp"
 #include "kiln/reduction.hpp"
 #include "tests/src/numerics/forced_schedule.hpp"
 #include "tests/src/numerics/placed_rows.hpp"
+#include "tests/src/program/indexed_run.hpp"
 #include "tests/src/program/run_program.hpp"
 #include "tests/support/settings.hpp"
 
@@ -123,16 +123,6 @@ class RowBits : public testing::ProgramsOnDevices {
     }
   }
 
-  /// Whether such rows of a Function follow their tree.
-  static bool follow(std::int64_t length) {
-    return GetParam() == DeviceType::cpu || length <= fusion::kLongestTreeRow;
-  }
-  /// The same of a Program, which may split few rows.
-  static bool follow_in_parts(std::int64_t length) {
-    constexpr std::int64_t kSplit = 65'536;
-    return length < kSplit && follow(length);
-  }
-
   void check(Case which, const HostArray& rows, const RowPlace& place, bool as_program,
              const fusion::ForcedRows& forced = {}) {
     const bool wide = rows.dtype == DType::f64;
@@ -171,8 +161,8 @@ TEST_P(RowBits, FollowFromTheLengthAround) {
     if (!share.next()) continue;
     const auto seed = static_cast<std::uint64_t>(length);
     const HostArray rows = testing::random_array(DType::bf16, {2, length}, seed);
-    if (follow(length)) check(Case::sum, rows, {}, false);
-    if (follow_in_parts(length)) check(Case::variance, rows, {}, true);
+    check(Case::sum, rows, {}, false);
+    check(Case::variance, rows, {}, true);
   }
 }
 
@@ -195,8 +185,8 @@ TEST_P(RowBits, DoNotShowWhereRowsLieOrHowMany) {
     constexpr std::int64_t kSteps[] = {1, 1, 1, -1, 2};
     const RowPlace place{kSteps[draw(std::ssize(kSteps))], draw(2) * draw(9), draw(2) * draw(9),
                          draw(3) == 0};
-    if (follow(length)) check(which, array, place, false);
-    if (follow_in_parts(length) && draw(2) == 0) check(which, array, {}, true);
+    check(which, array, place, false);
+    if (draw(2) == 0) check(which, array, {}, true);
   }
 }
 
@@ -210,7 +200,7 @@ TEST_P(RowBits, DoNotShowTheSchedule) {
   };
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
   testing::Share share(GetParam(), 7, seed);
-  for (const std::int64_t length : {100, 1000, 4097, 16'384, 32'761}) {
+  for (const std::int64_t length : {100, 1000, 4097, 16'384, 70'001}) {
     for (const int threads : {1, 4, 16, 32, 64, 256, 512}) {
       for (const bool read_again : {false, true}) {
         const Case which = kCases[draw(std::ssize(kCases))];
@@ -230,7 +220,7 @@ TEST_P(RowBits, DoNotShowTheSchedule) {
 TEST_P(RowBits, OfValuesInThePlacesOfOperands) {
   const Function function = parse(
       "values", "h = (f32(x) * 0.5 + 1) * f32(z); d = h - mean(h, -1); h / sqrt(mean(d * d, -1))");
-  for (const std::int64_t length : {700, 9'000, 11'008, 16'383, 32'768}) {
+  for (const std::int64_t length : {700, 9'000, 11'008, 16'383, 32'768, 40'003}) {
     const HostArray x = testing::random_array(DType::bf16, {2, length}, 1);
     const HostArray z = testing::random_array(DType::bf16, {2, length}, 2);
     std::vector<HostArray> got = {HostArray::contiguous(DType::f32, {2, length})};
@@ -251,9 +241,44 @@ TEST_P(RowBits, OfValuesInThePlacesOfOperands) {
   }
 }
 
+// Of a short last chunk fewer threads have elements, and others those before its first vector.
+TEST_P(RowBits, OfUnalignedRowsWhoseLastChunkIsShort) {
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
+  testing::Share share(GetParam(), 5, seed);
+  for (const std::int64_t length : {32'773, 33'469, 35'769, 38'001, 70'539, 102'003}) {
+    for (const DType dtype : {DType::f16, DType::f32}) {
+      for (const bool read_again : {false, true}) {
+        if (!share.next()) continue;
+        const auto own = seed + static_cast<std::uint64_t>(length);
+        const HostArray rows = testing::random_array(dtype, {5, length}, own);
+        check(length % 2 == 0 ? Case::sum : Case::variance, rows, {}, false,
+              {.read_again = read_again});
+        check(Case::two_reductions, rows, {.lead = 3}, false, {.threads = 256});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(RowBits, OfRowsThatEndAsDataSays) {
+  for (const std::int64_t length : {5'000, 40'000, 70'001}) {
+    const std::int64_t end = length - 1'233;
+    const HostArray whole = testing::random_array(DType::bf16, {2, length}, 3);
+    HostArray rows = HostArray::contiguous(DType::bf16, {2, end});
+    for (std::int64_t i = 0; i < rows.size(); ++i) {
+      set_bits(rows, i, testing::get_bits(whole, i / end * length + i % end));
+    }
+    std::vector<HostArray> outputs = outputs_of(Case::sum, DType::f32, rows.shape);
+    const HostArray count = testing::integers(DType::i64, {}, {end});
+    run_on(device(), parse("rows", "y = f32(x); sum(y[:, :n], -1)"), {whole, count}, outputs);
+    compare<float>(Case::sum, rows, outputs, fmt::format("{} of {} elements", end, length));
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(RowBits, OfInfinitiesZerosAndNaN) {
   for (const std::int64_t length : {5, 300, 40'000}) {
-    if (!follow(length)) continue;
     HostArray rows = testing::random_array(DType::f32, {4, length}, 5);
     for (std::int64_t i = 0; i < length; ++i) set_bits(rows, i, 0x80000000);  // -0 alone gives +0
     set_bits(rows, length + 1, testing::bits_of(INFINITY, DType::f32));
