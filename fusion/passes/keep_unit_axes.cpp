@@ -16,7 +16,7 @@
 namespace kiln::fusion {
 namespace {
 
-constexpr std::size_t kMostOperations = 64;  ///< between the views
+constexpr std::size_t kMostBetweenViews = 64;  ///< between the views
 
 // Axes are counted from the end, from 1 on: where an axis is kept, those at or before its place are
 // one further away. Values of fewer axes are as they were.
@@ -83,7 +83,7 @@ class UnitAxes {
     std::vector<NodeId> ends;
     for (std::size_t next = 0; next < within.size(); ++next) {
       const NodeId at = within[next];
-      if (is_output_[at] || users_[at].empty() || within.size() > kMostOperations) return;
+      if (is_output_[at] || users_[at].empty() || within.size() > kMostBetweenViews) return;
       for (const NodeId user : users_[at]) {
         if (std::ranges::find(within, user) != within.end()) continue;
         if (is_view_op(node(user).op)) {

@@ -118,8 +118,8 @@ ShapedGraph keep_unit_axes(const ShapedGraph& graph);
 /// Throws Error(unsupported) for a view that does not keep a bounded axis.
 ShapedGraph move_bounds(const ShapedGraph& graph);
 
-/// All of the passes above but expand_places(), keep_unit_axes() and move_bounds(), in the order in which one helps
-/// the next.
+/// All of the passes above but expand_places(), keep_unit_axes() and move_bounds(), in the order in
+/// which one helps the next.
 ShapedGraph optimise(const ShapedGraph& graph);
 
 }  // namespace kiln::fusion
