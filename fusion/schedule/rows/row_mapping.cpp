@@ -102,9 +102,11 @@ constexpr int kLine = 8;  // vectors of 16 bytes
 // As many threads for each column as fill the device, if a block has `strip` vectors of columns
 // side by side. Each has at least a batch to read.
 int threads_that_fill(const ColumnSpace& space, int strip, const RowModel& model) {
-  const int most =
-      std::min(model.max_threads / strip, power_of_two_from(space.length / model.batch));
-  return std::clamp(power_of_two_to(model.threads / std::max<Size>(space.count, 1)), 1, most);
+  const int filling = std::min(power_of_two_to(model.threads / std::max<Size>(space.count, 1)),
+                               model.max_threads / strip);
+  // All columns that are long enough are planned alike, so that they share a tape (size.hpp).
+  const Size batches = space.length / model.batch;
+  return batches > filling / 2 ? filling : power_of_two_from(batches);
 }
 
 // How many groups of residues a thread of a column that is not kept adds up one after the other.
