@@ -127,7 +127,7 @@ constexpr int kLeastElements = 8;  // of a thread, which combines its sums with 
 struct KeptColumns {
   int threads = 0;
   int strip = 0;
-  int each = 0;  ///< vectors of a thread, at most
+  Size each = 0;  ///< vectors of a thread, at most
 };
 
 // Of columns that several passes read, up to `most_bytes` in a thread.
@@ -147,7 +147,7 @@ KeptColumns kept_columns(const ColumnSpace& space, int joined, int bytes, int mo
   const int most = model.max_threads / threads;
   const int strip = std::min({few, std::max(line, model.block / threads), most});
   return {threads, strip == few || strip >= std::max(1, line / 2) ? strip : 0,
-          static_cast<int>((space.length + threads - 1) / threads)};
+          (space.length + threads - 1) / threads};
 }
 
 // Of columns that one pass reads. Threads that have all of their loads in flight from the start
@@ -170,7 +170,7 @@ KeptColumns short_columns(const ColumnSpace& space, int joined, int bytes, int b
   }
   const int strip =
       std::min(power_of_two_from(space.across), std::max(kLine, model.block / threads));
-  return {threads, strip, static_cast<int>(each())};
+  return {threads, strip, each()};
 }
 
 // What a thread keeps of columns in registers is as little as lets a multiprocessor have several
@@ -390,7 +390,7 @@ bool has_room_for_columns(const ColumnSpace& space, int joined, const VectorByte
   // Blocks that load, compute and store in turn need others beside them, of 512 threads two with 64
   // registers each. Quotients by the largest of 1,024 rows of bf16 go from 0.61 of a copy to 0.89
   // so, and to 0.78 with eight lanes, which spill.
-  const int registers = kept.each * on_chip_bytes(in_vector) / 4;
+  const Size registers = kept.each * on_chip_bytes(in_vector) / 4;
   const bool crowded = registers == kManyRegisters ||
                        (registers < kManyRegisters &&
                         registers + 2 * space.width * space.reductions > kMostRegisters);
