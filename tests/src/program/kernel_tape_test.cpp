@@ -239,13 +239,13 @@ bool holds(const Recorded& own, const KernelSpec& made_for, const KernelSpec& ca
 }
 
 /// A program; in shapes -1, -2 and -3 are sizes, of which the first two grow.
-struct SizedProgram {
+struct TapedProgram {
   std::string_view text;
   std::vector<Dims> inputs;
   std::vector<DType> dtypes{};
 };
 
-const SizedProgram kPrograms[] = {
+const TapedProgram kTapedPrograms[] = {
     {"a * 2 + b", {{-1, -2}, {-2}}},
     {"a + transpose(b)", {{-1, -2}, {-2, -1}}},
     {"u8(a) + u8(b)", {{-1, -2}, {-2}}, {DType::bf16, DType::bf16}},
@@ -305,7 +305,7 @@ constexpr const char* kTargets[] = {"sm_90", "gfx90a", "gfx1030", "cpu"};
 TEST(KernelTapes, AreWhatAPlanIs) {
   std::mt19937_64 random(29);
   std::string seldom;  // programs of which that is hardly tested
-  for (const SizedProgram& program : kPrograms) {
+  for (const TapedProgram& program : kTapedPrograms) {
     const Function function = parse("f", program.text);
     const Definition& definition = function.impl().definition;
     std::map<std::string_view, int> held;
