@@ -149,6 +149,7 @@ KILN_FN TileRow<T> from_tile(const Tile<T, Rows, Columns, Vector>& tile, Index r
 
 template <int Threads, int Rows, int Columns, int Most, class Index, class Body>
 KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size, const Body& body) {
+  static_assert(Columns % Most == 0, "a line of the tile is whole vectors");
   const Index end = rows - top < Rows ? rows : top + Rows;
   const int width = int(size - left < Columns ? size - left : Columns);
   for (Index row = top; row < end; ++row) body(Width<Columns>(), row, left, width, 0);
@@ -290,6 +291,7 @@ template <int Threads, int Rows, int Columns, int Most, int Align, class T, clas
           class Stride>
 KILN_FN Preloaded<T, Most, (Rows * Columns / Most + Threads - 1) / Threads> preload(
     const T* data, Index top, Index left, Index rows, Index size, Stride stride) {
+  static_assert(Columns % Most == 0, "a line of the tile is whole vectors");
   constexpr int kCount = Rows * Columns / Most;
   constexpr int kEach = (kCount + Threads - 1) / Threads;
   using Of = TileOrder<Columns / Most, Rows, Most>;

@@ -292,7 +292,7 @@ int alignment_of(const SizedOperand& operand, Size offset, const ScratchVector<M
 bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,
                       Size elements, int width) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 31;
-  if (elements >= kLimit) return true;
+  if (elements < 0 || elements >= kLimit) return true;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     Size span = abs(axes.back().strides[i]) * width;
     for (const MergedAxis& axis : axes) {
@@ -302,7 +302,7 @@ bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::span<const Siz
     if (indexed.exists() && indexed.extent > 1) {
       span += abs(indexed.stride) * (indexed.extent - 1);
     }
-    if (span >= kLimit) return true;
+    if (span < 0 || span >= kLimit) return true;
   }
   return false;
 }

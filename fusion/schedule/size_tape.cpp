@@ -279,6 +279,11 @@ std::optional<SizeTape> SizeRecorder::finish(std::span<const Size> results,
     tape.steps_.push_back({node.op, place_of[node.a], place_of[node.b]});
   });
   if (count > SizeTape::kMostValues) return std::nullopt;
+  // A number that is not in its own range was computed by what no range describes.
+  const auto is_outside = [](const Nodes::Node& node) {
+    return node.value < node.low || node.value > node.high;
+  };
+  if (std::ranges::any_of(all, is_outside)) return std::nullopt;
   places.clear();
   for (const Size& result : results) {
     places.push_back(result.node_ != 0 ? place_of[result.node_] : SizeTape::kFixed);

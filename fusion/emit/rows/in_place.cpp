@@ -49,13 +49,14 @@ std::optional<std::size_t> ReductionEmitter::place_cached() {
   for (int pass = 0; pass < last_pass_; ++pass) {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       if (cached_in_[id] != pass) continue;
-      int missing = schedule_.width * kBytes;
+      int missing = schedule_.width;  // lanes
       for (std::size_t i = 0; i < operands_.size() && missing > 0; ++i) {
-        const bool in_smem =
+        const bool is_kept =
             !operands_[i].output && schedule_.operands[i].in_registers && busy_until[i] >= 0;
-        if (!in_smem || busy_until[i] > pass) continue;
+        const int lanes = vector_bytes(operands_[i]) / kBytes;
+        if (!is_kept || busy_until[i] > pass || lanes == 0) continue;
         places_[id].push_back(i);
-        missing -= vector_bytes(operands_[i]);
+        missing -= lanes;
       }
       if (missing > 0) return id;
       int last = pass;

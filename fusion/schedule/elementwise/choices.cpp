@@ -118,12 +118,12 @@ void choose_tile(const ScratchVector<MergedAxis>& axes, std::span<const SizedOpe
     return std::max(host ? 4 : 1, bits(operands[i].dtype) / 8);
   };
   int widest = 1;
-  int narrowest = 16;
-  for (const std::size_t i : best) {
-    widest = std::max(widest, width(i));
-    narrowest = std::min(narrowest, width(i));
+  for (const std::size_t i : best) widest = std::max(widest, width(i));
+  // Columns are whole vectors of any operand.
+  int unit = 8;
+  for (const SizedOperand& operand : operands) {
+    if (!operand.iota) unit = std::max(unit, 128 / bits(operand.dtype));
   }
-  const int unit = std::max(8, 16 / narrowest);
   const auto bytes = [&] {
     int total = 0;
     for (const std::size_t i : best) total += width(i);

@@ -139,6 +139,7 @@ std::optional<Axis> merge_runs(const ScratchVector<Axis>& axes,
   constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
   Axis whole = axes.back();
   whole.size = product(axes);
+  if (whole.size == 0) return std::nullopt;
   whole.from.clear();
   for (const Axis& axis : axes) {
     whole.from.append(axis.from.data(), axis.from.size());

@@ -157,6 +157,19 @@ TEST(NvidiaRows, LeaveValuesInThePlacesOfOperands) {
   EXPECT_EQ(sigmoids_of(columns, {64, 512, 256}), 1) << "in registers";
 }
 
+// Where a vector is one element of 16 bits, no place holds an f32.
+TEST(NvidiaRows, LeaveNoValuesWhereAVectorIsTooSmall) {
+  Specification specification;
+  specification.arguments = {{"x", DType::bf16, {64, 16'383}, {32'766, 2}, false},
+                             {"y", DType::bf16, {64, 16'383}, {}, false},
+                             {"z", DType::bf16, {64, 16'383}, {}, false},
+                             {"w", DType::f32, {16'383}, {}, false}};
+  const std::string text = emit_for(parse("checked", "bf16(softmax(silu(x * y * z), -1) * w)"),
+                                    specification, "sm_90", false);
+  EXPECT_GT(occurrences(text, "_smem"), 0) << "rows are kept there";
+  EXPECT_EQ(occurrences(text, "_kept"), 0);
+}
+
 TEST(NvidiaModule, HasNoVariablesOfKilns) {
   if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";

@@ -191,6 +191,29 @@ TEST_P(StraddledRows, HaveTheElementOfEachRow) {
          }));
 }
 
+// Vectors of the output have more elements than those of the operand that is read through tiles,
+// whose lines are short; rows of the output with and without a gap after them.
+TEST_P(StraddledRows, OfBytesFromTransposedWords) {
+  if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+  for (const auto& [columns, row] : {std::pair{77, 77}, {85, 96}, {49, 64}}) {
+    constexpr std::int64_t kRows = 400;
+    HostArray x =
+        f16_of({columns, kRows}, [](std::int64_t i) { return static_cast<int>(i % 113); });
+    x.shape = {kRows, columns};
+    x.strides = {1, kRows};
+    std::vector<HostArray> outputs = {HostArray::strided(DType::i8, {kRows, columns}, {row, 1})};
+    testing::run_on({GetParam(), 0}, parse("bytes", "i8(x)"), {x}, outputs);
+    int wrong = 0;
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      for (std::int64_t k = 0; k < columns; ++k) {
+        const auto at = outputs[0].first + static_cast<std::size_t>(i * row + k);
+        wrong += static_cast<int>(outputs[0].bytes[at]) != (k * kRows + i) % 113;
+      }
+    }
+    EXPECT_EQ(wrong, 0) << "rows of " << columns << " bytes, " << row << " apart";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, StraddledRows,
                          ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
                          testing::device_type_name);
