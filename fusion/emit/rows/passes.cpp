@@ -329,7 +329,9 @@ void ReductionEmitter::emit_batches(int pass) {
         emit_arriving(pass);
       } else {
         // Of a chunk, whose vectors are few, all at once where that leaves registers.
-        const bool all = keeps_chunks() && (is_full() || !in_cluster());
+        constexpr int kFewKept = 4;
+        const bool has_room = in_cluster() ? is_full() : register_vectors() <= kFewKept;
+        const bool all = keeps_chunks() && has_room;
         emit_slots(pass, std::max(kept_from_, register_vectors()), kept_to_,
                    all ? "KILN_UNROLL" : "KILN_UNROLL_TWICE");
       }

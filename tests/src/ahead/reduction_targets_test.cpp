@@ -117,7 +117,7 @@ TEST(NvidiaReductions, Compile) {
   for (const char* target : {"sm_80", "sm_90"}) {
     for (const char* text : {"softmax(x, -1)", "argmax(x, -1), any(x > 0, -1), prod(x, -1)",
                              "layer_norm(x, 1e-5)", "sum(x, 0)"}) {
-      for (const std::int64_t length : {1001, 4096, 16384, 32768, 50257, 131072}) {
+      for (const std::int64_t length : {1001, 4096, 16384, 32768, 49152, 50257, 131072}) {
         Specification specification;
         specification.arguments = {{"x", DType::bf16, {64, length}, {}, false}};
         const CompiledKernel kernel = compile_for(parse("checked", text), specification, target);
