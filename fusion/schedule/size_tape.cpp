@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -67,6 +68,7 @@ struct SizeRecorder::Nodes {
   std::uint32_t inputs = 0;
   std::map<std::int64_t, std::uint32_t> constants;
   std::map<std::tuple<Op, std::uint32_t, std::uint32_t>, std::uint32_t> steps;
+  std::set<std::pair<std::uint32_t, std::int64_t>> others;  ///< what nodes have been found not to be
 
   std::uint32_t add(const Node& node) {
     all.push_back(node);
@@ -83,6 +85,8 @@ struct SizeRecorder::Nodes {
     all[node].high = std::min(all[node].high, high);
   }
   void ask_operand(std::uint32_t id);
+  void ask_operands_of_others();
+  void narrow_by_others();
 
   static thread_local Nodes* current;
 };
@@ -129,6 +133,37 @@ void SizeRecorder::Nodes::ask_operand(std::uint32_t id) {
   narrow(operand, clamped(low), clamped(high));
   all[id].low = kLeast;
   all[id].high = kMost;
+}
+
+// The same of what a sum or difference is not, which is so however it wraps.
+void SizeRecorder::Nodes::ask_operands_of_others() {
+  const auto has_operand = [&](const Node& node) {
+    return node.kind == Kind::step && (node.op == Op::add || node.op == Op::sub) &&
+           is_constant(node.a) != is_constant(node.b);
+  };
+  for (auto next = others.rbegin(); next != others.rend(); ++next) {  // what is added comes after
+    const auto& [id, value] = *next;
+    const Node& node = all[id];
+    if (!has_operand(node)) continue;
+    const bool first = is_constant(node.a);
+    const Size constant = all[first ? node.a : node.b].value;
+    const Size operand = node.op == Op::add ? value - constant
+                         : first            ? constant - value
+                                            : value + constant;
+    others.emplace(first ? node.b : node.a, operand.value_);
+  }
+  std::erase_if(others, [&](const auto& other) { return has_operand(all[other.first]); });
+}
+
+// Leaves those that lie within the ranges.
+void SizeRecorder::Nodes::narrow_by_others() {
+  std::erase_if(others, [&](const auto& other) {
+    const auto& [id, value] = other;
+    Node& node = all[id];
+    if (value == node.low) ++node.low;
+    if (value == node.high) --node.high;
+    return value < node.low || value > node.high;
+  });
 }
 
 SizeRecorder::SizeRecorder() : nodes_(new Nodes) { Nodes::current = nodes_; }
@@ -189,13 +224,13 @@ Size Size::record(Op op, Size a, Size b) {
   return {value, at->second};
 }
 
-// What differs is asked to differ in the same direction.
 void Size::note_equal(Size a, Size b, bool same) {
-  if (!same) return a.value_ < b.value_ ? note_less(a, b, true) : note_less(b, a, true);
   if (a.node_ == 0) std::swap(a, b);
   const Size difference = b.node_ != 0 ? a - b : a;
   const std::int64_t expected = b.node_ != 0 ? 0 : b.value_;
-  if (difference.node_ != 0) difference.note_range(expected, expected);
+  if (difference.node_ == 0) return;
+  if (same) return difference.note_range(expected, expected);
+  SizeRecorder::Nodes::current->others.emplace(difference.node_, expected);
 }
 
 void Size::note_less(Size a, Size b, bool less) {
@@ -255,8 +290,11 @@ std::optional<SizeTape> SizeRecorder::finish(std::span<const Size> results,
   using Kind = Nodes::Kind;
   std::vector<Nodes::Node>& all = nodes_->all;
   for (std::size_t id = all.size(); id-- > 1;) nodes_->ask_operand(static_cast<std::uint32_t>(id));
+  nodes_->ask_operands_of_others();
+  nodes_->narrow_by_others();
   std::vector<bool> wanted(all.size(), false);
   for (const Size& result : results) wanted[result.node_] = true;
+  for (const auto& [id, value] : nodes_->others) wanted[id] = true;
   for (std::size_t id = all.size(); id-- > 1;) {
     wanted[id] = wanted[id] || (all[id].kind != Kind::constant && all[id].is_asked());
     if (!wanted[id] || all[id].kind != Kind::step) continue;
@@ -294,6 +332,12 @@ std::optional<SizeTape> SizeRecorder::finish(std::span<const Size> results,
     const auto span = static_cast<std::uint64_t>(node.high) - static_cast<std::uint64_t>(node.low);
     tape.ranges_.push_back({place_of[id], node.low, span});
   }
+  // From there to the one below it, past the largest number.
+  for (const auto& [id, value] : nodes_->others) {
+    const Size next = Size(value) + 1;
+    tape.ranges_.push_back({place_of[id], next.value_, UINT64_MAX - 1});
+  }
+  std::ranges::stable_sort(tape.ranges_, {}, &SizeTape::Range::value);
   return tape;
 }
 
@@ -310,13 +354,23 @@ std::int64_t* SizeTape::begin(std::int64_t* values) const {
 
 bool SizeTape::run(std::int64_t* values) const {
   std::int64_t* next = values + constants_.size() + inputs_.size();
-  for (const Step& step : steps_) {
-    if (!apply(step.op, values[step.a], values[step.b], *next++)) return false;
-  }
+  auto step = steps_.begin();
+  const auto compute = [&] {
+    const bool defined = apply(step->op, values[step->a], values[step->b], *next++);
+    ++step;
+    return defined;
+  };
+  // Most tapes that are tried fail at a range of an input or early.
   for (const Range& range : ranges_) {
+    while (next <= values + range.value) {
+      if (!compute()) return false;
+    }
     const auto above =
         static_cast<std::uint64_t>(values[range.value]) - static_cast<std::uint64_t>(range.low);
     if (above > range.span) return false;
+  }
+  while (step != steps_.end()) {
+    if (!compute()) return false;
   }
   return true;
 }

@@ -41,7 +41,7 @@ class SizeTape {
   struct Range {
     std::uint16_t value;
     std::int64_t low;
-    std::uint64_t span;  ///< from there to the largest number
+    std::uint64_t span;  ///< from there to the last one
   };
 
   static bool apply(Size::Op op, std::int64_t a, std::int64_t b, std::int64_t& result);
@@ -49,7 +49,7 @@ class SizeTape {
   std::vector<std::int64_t> constants_;
   std::vector<std::uint32_t> inputs_;
   std::vector<Step> steps_;
-  std::vector<Range> ranges_;
+  std::vector<Range> ranges_;  ///< in the order of their values
 };
 
 /// Records what the thread's Sizes are computed from while it lives; no other may live by then.

@@ -18,57 +18,35 @@ namespace {
 
 // The first words of signatures that are no call's, whose first word is a device.
 constexpr std::uint64_t kClassTag = 1ull << 62;
-constexpr std::uint64_t kKernelsTag = 1ull << 61;
-
-// The kernels' layouts for a call.
-using Layouts = fusion::ScratchVector<fusion::Layout>;
-
-// What the kernels of a call's schedules are found by.
-struct KernelsKey {
-  KernelsKey(const CallClass& known, std::uint64_t of)
-      : words{kKernelsTag, known.id, of}, hash(of) {}
-  KernelsKey(const CallClass& known, const Layouts& layouts)
-      : KernelsKey(known, hash_of(known, layouts)) {}
-  std::array<std::uint64_t, 3> words;
-  std::uint64_t hash;
-
- private:
-  static std::uint64_t hash_of(const CallClass& known, const Layouts& layouts) {
-    std::uint64_t hash = known.id;
-    for (const fusion::Layout& layout : layouts) hash = kiln::hash_of(hash, layout.schedule);
-    return hash;
-  }
-};
-
 // What kernel_spec() checks of the sizes of such a kernel.
-bool may_have(const CallClass::Kernel& kernel, const Dims& shape,
-              std::span<const fusion::Operand> operands) {
-  for (const fusion::Operand& operand : operands) {
-    const bool halves = operand.output && operand.indexed.exists() && is_packed(operand.dtype);
-    if (halves && operand.indexed.stride % 2 != 0) return false;
+bool may_have(const CallClass::Kernel& kernel, const Call& call,
+              std::span<const std::int64_t> sizes) {
+  const auto extent = [&](std::size_t axis) { return sizes[kernel.sizes[axis]]; };
+  for (const auto& [axis, most] : kernel.limits) {
+    double indices = 1;
+    for (std::size_t k = 0; k < kernel.sizes.size(); ++k) {
+      const bool counted = axis == fusion::kAllAxes || axis == static_cast<std::int64_t>(k);
+      if (counted) indices *= static_cast<double>(extent(k));
+    }
+    if (indices > static_cast<double>(most)) return false;
+  }
+  for (const CallClass::Kernel::Operand& own : kernel.operands) {
+    if (own.indexed_axis == CallClass::Kernel::kRepeats || own.operand < call.inputs.size()) continue;
+    const View& view = view_of(call, own.operand);
+    const auto axis = static_cast<std::size_t>(own.indexed_axis);
+    if (is_packed(view.dtype()) && view.strides()[axis] % 2 != 0) return false;  // halves of bytes
   }
   const auto* attention = std::get_if<AttentionForm>(&kernel.spec.form);
   if (attention == nullptr) return true;
-  const bool counts = std::ranges::all_of(
-      shape, [&](std::int64_t extent) { return extent <= kernel.most_indices; });
-  return counts && fusion::fits_attention(*attention, shape);
+  Dims shape(kernel.sizes.size());
+  for (std::size_t k = 0; k < shape.size(); ++k) shape[k] = extent(k);
+  return fusion::fits_attention(*attention, shape);
 }
 
-// Without work items if there is no such kernel.
 fusion::Layout layout_of(const CallClass& known, const CallClass::Kernel& kernel, const Call& call,
                          std::span<const std::int64_t> sizes) {
   const CallNumbers numbers(kernel, call, sizes);
-  if (!may_have(kernel, numbers.shape, numbers.operands)) return {};
-  std::vector<fusion::Operand>& operands = numbers.operands;
-  operands.insert(operands.end(), kernel.iotas.begin(), kernel.iotas.end());
-  if (kernel.has_iotas) {
-    const TypedFunction& function = kernel.spec.function;
-    for (fusion::Operand& iota :
-         fusion::iota_operands(function.graph, numbers.shape, function.name)) {
-      operands.push_back(std::move(iota));
-    }
-  }
-  return plan_kernel(kernel.spec.function, kernel.spec.form, numbers.shape, operands,
+  return plan_kernel(kernel.spec.function, kernel.spec.form, numbers.shape, numbers.operands,
                      known.features);
 }
 
@@ -82,36 +60,6 @@ bool keeps_order(const CallClass& known, std::span<const std::int64_t> sizes) {
     before = elements;
   }
   return true;
-}
-
-// False if one would have nothing to compute.
-bool find_layouts(const CallClass& known, const Call& call, std::span<const std::int64_t> sizes,
-                  Layouts& layouts) {
-  layouts.reserve(known.kernels.size());
-  for (const CallClass::Kernel& kernel : known.kernels) {
-    const fusion::Layout& layout =
-        layouts.emplace_result([&] { return layout_of(known, kernel, call, sizes); });
-    if (layout.work_items == 0) return false;
-  }
-  return true;
-}
-
-const ScheduledKernels* find_kernels(const PlanTable& plans, const CallClass& known,
-                                     const Layouts& layouts) {
-  const auto find = [&](const KernelsKey& key) -> const ScheduledKernels* {
-    const CachedPlan* const found = plans.find(key.words, key.hash);
-    if (found == nullptr) return nullptr;
-    const auto& kernels = static_cast<const ScheduledKernels&>(*found);
-    for (std::size_t i = 0; i < known.kernels.size(); ++i) {
-      if (kernels.kernels[i].schedule != layouts[i].schedule) return nullptr;
-    }
-    return &kernels;
-  };
-  const std::uint64_t recent = known.recent.load(std::memory_order_relaxed);
-  if (const ScheduledKernels* const same = find({known, recent})) return same;
-  const KernelsKey key(known, layouts);
-  known.recent.store(key.hash, std::memory_order_relaxed);
-  return find(key);
 }
 
 void check_overlap_of(const CallClass& known, const Call& call) {
@@ -133,40 +81,41 @@ void launch(const CallClass& known, const CallClass::Kernel& mapping, const Kern
     data[i] = static_cast<char*>(view_of(call, mapping.operands[i].operand).data());
   }
   LaunchBlock block = kernel.block(std::span(data).first(mapping.operands.size()));
-  fill_scalars(known.names, kernel.kernel->planned, call, block.bytes());
+  fill_scalars(known.names, (*kernel.kernel)->planned, call, block.bytes());
   block.launch(*known.backend, mapping.spec.form, call.stream);
 }
 
-// How each kernel is launched.
-struct Launches {
-  std::array<KernelLaunch, CallClass::kMostKernels> of;
-  Layouts layouts;
-  TapeValues values;
-};
+using Launches = KernelLaunches<CallClass::kMostKernels>;
 
-bool find_tapes(const PlanTable& plans, const CallClass& known, const Call& call,
-                std::span<const std::int64_t> sizes, Launches& launches) {
-  const std::size_t size_kind = size_kind_of(sizes);
-  for (std::size_t i = 0; i < known.kernels.size(); ++i) {
-    KernelLaunch& launch = launches.of[i];
-    const TapedCall* const taped =
-        find_tape(plans, known, i, call, sizes, size_kind, launches.values, launch.values);
-    if (taped == nullptr) return false;
-    launch.kernel = &taped->kernel;
-    launch.tape = &taped->tape;
+// Where no tape of a kernel holds, that one is planned. False if there is no such kernel, or it
+// would have nothing to compute, or is not known.
+bool find_launch(const PlanTable& plans, const CallClass& known, std::size_t kernel,
+                 const Call& call, std::span<const std::int64_t> sizes, std::size_t size_kind,
+                 Launches& launches) {
+  const CallClass::Kernel& own = known.kernels[kernel];
+  KernelLaunch& launch = launches.of[kernel];
+  launch = {};
+  if (!may_have(own, call, sizes)) return false;
+  if (find_tape_of_call(plans, known, kernel, call, sizes, size_kind, launches.values, launch)) {
+    return true;
   }
-  return true;
+  launches.layouts.reserve(known.kernels.size());
+  const fusion::Layout& layout =
+      launches.layouts.emplace_result([&] { return layout_of(known, own, call, sizes); });
+  return layout.work_items != 0 && find_planned(plans, known.known[kernel], layout, launch);
 }
 
-// Of the layouts that a call has; false if a kernel is not known.
-bool plan_launches(const PlanTable& plans, const CallClass& known, const Call& call,
+bool find_launches(const PlanTable& plans, const CallClass& known, const Call& call,
                    std::span<const std::int64_t> sizes, Launches& launches) {
-  if (!find_layouts(known, call, sizes, launches.layouts)) return false;
-  const ScheduledKernels* const kernels = find_kernels(plans, known, launches.layouts);
-  for (std::size_t i = 0; kernels != nullptr && i < known.kernels.size(); ++i) {
-    launches.of[i] = {&kernels->kernels[i], nullptr, nullptr, &launches.layouts[i]};
+  const std::size_t size_kind = size_kind_of(sizes);
+  try {
+    for (std::size_t i = 0; i < known.kernels.size(); ++i) {
+      if (!find_launch(plans, known, i, call, sizes, size_kind, launches)) return false;
+    }
+  } catch (const Error&) {
+    return false;  // a plan says it in the words of this call
   }
-  return kernels != nullptr;
+  return true;
 }
 
 // ---- Classes -----------------------------------------------------------------------------------
@@ -198,20 +147,39 @@ bool has_shape(const KernelForm& form, const Dims& shape) {
   return scan == nullptr || scan->shape == shape;
 }
 
-// How many indices the dtypes of all iotas hold.
-std::int64_t most_indices(const fusion::TypedGraph& graph) {
-  std::int64_t most = INT64_MAX;
-  for (const fusion::TypedNode& node : graph.nodes) {
-    if (node.op == fusion::Op::iota) most = std::min(most, fusion::most_indices(node.dtype));
+// Of an attention, along every axis.
+std::vector<CallClass::Kernel::IndexLimit> limits_of(const KernelSpec& spec) {
+  std::vector<CallClass::Kernel::IndexLimit> limits;
+  const auto rank = static_cast<std::int64_t>(spec.shape.size());
+  for (const fusion::TypedNode& node : spec.function.graph.nodes) {
+    if (node.op != fusion::Op::iota) continue;
+    const std::int64_t most = fusion::most_indices(node.dtype);
+    if (most == INT64_MAX) continue;
+    if (std::holds_alternative<AttentionForm>(spec.form)) {
+      for (std::int64_t axis = 0; axis < rank; ++axis) limits.push_back({axis, most});
+    } else {
+      const std::int64_t axis = fusion::iota_axis(node);
+      limits.push_back({axis < 0 && axis != fusion::kAllAxes ? axis + rank : axis, most});
+    }
   }
-  return most;
+  return limits;
+}
+
+// Those behind its `arrays` operands.
+std::vector<CallClass::Kernel::Iota> iotas_of(const KernelSpec& spec, std::size_t arrays) {
+  const bool in_attention = std::holds_alternative<AttentionForm>(spec.form);
+  const fusion::ScratchVector<std::int64_t> axes = fusion::iota_axes(spec.function.graph);
+  std::vector<CallClass::Kernel::Iota> iotas;
+  for (std::size_t i = arrays; i < spec.operands.size(); ++i) {
+    iotas.push_back({spec.operands[i], !in_attention && axes[i - arrays] == fusion::kAllAxes});
+  }
+  return iotas;
 }
 
 // Nothing for kernels whose numbers are not a class's.
 std::optional<CallClass::Kernel> kernel_of(KernelSpec spec, const Call& call,
                                            std::span<const std::int64_t> sizes) {
   CallClass::Kernel kernel;
-  const fusion::TypedGraph& graph = spec.function.graph;
   if (!has_shape(spec.form, spec.shape) || spec.shape.size() > Dims::kInline) return std::nullopt;
   for (const std::int64_t size : spec.shape) {
     const auto found = std::ranges::find(sizes, size);
@@ -220,12 +188,8 @@ std::optional<CallClass::Kernel> kernel_of(KernelSpec spec, const Call& call,
   }
   const std::vector<std::uint32_t> operands = operands_of(spec, call);
   if (spec.operands.size() > ClassKey::kMostOperands) return std::nullopt;
-  if (std::holds_alternative<AttentionForm>(spec.form)) {
-    kernel.most_indices = most_indices(graph);
-    kernel.iotas.assign(spec.operands.begin() + std::ssize(operands), spec.operands.end());
-  } else {
-    kernel.has_iotas = spec.operands.size() > operands.size();
-  }
+  kernel.iotas = iotas_of(spec, operands.size());
+  kernel.limits = limits_of(spec);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Dims marks = marked_strides(view_of(call, operands[i]).shape());
     const auto axis_of = [&](std::int64_t stride) {
@@ -267,6 +231,7 @@ std::shared_ptr<CallClass> make_class(const ClassKey& key, const Call& call, con
   for (KernelSpec& spec : specs) {
     auto kernel = kernel_of(std::move(spec), call, key.sizes());
     if (!kernel) return nullptr;
+    made->known[made->kernels.size()].id = made->id << 16 | made->kernels.size();
     made->kernels.push_back(*std::move(kernel));
   }
   return made;
@@ -327,32 +292,31 @@ std::size_t CallClass::bytes() const {
     bytes += sizeof kernel + kernel.spec.function.expression.size() +
              graph.nodes.size() * sizeof(fusion::TypedNode) +
              kernel.operands.size() * (sizeof(Kernel::Operand) + Dims::kInline) +
-             kernel.iotas.size() * sizeof(fusion::Operand);
+             kernel.iotas.size() * sizeof(Kernel::Iota) +
+             kernel.limits.size() * sizeof(Kernel::IndexLimit);
   }
   return bytes;
 }
 
-bool launch_by_class(const PlanTable& plans, const Call& call, std::uint64_t hash) {
+bool launch_by_class(PlanTable& plans, const Call& call, std::uint64_t hash) {
   const ClassKey key(call);
   if (!key.has_class()) return false;
   const CachedPlan* const found = plans.find(key.words(), key.hash());
   if (found == nullptr || !is_sound(call)) return false;
   const auto& known = static_cast<const CallClass&>(*found);
   if (!keeps_order(known, key.sizes())) return false;
-  const fusion::ScratchScope scratch;  // of the layouts, which end before it
+  const fusion::ScratchScope scratch;  // of the launches, which end before it
   Launches launches;
-  if (!find_tapes(plans, known, call, key.sizes(), launches)) {
-    try {
-      if (!plan_launches(plans, known, call, key.sizes(), launches)) return false;
-    } catch (const Error&) {
-      return false;  // a plan says it in the words of this call
-    }
-  }
+  if (!find_launches(plans, known, call, key.sizes(), launches)) return false;
   if (known.counts.is_often(hash)) return false;
   check_overlap_of(known, call);
   check_updates(known.names, known.updates, call);
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
     launch(known, known.kernels[i], launches.of[i], call);
+  }
+  for (std::size_t i = 0; i < known.kernels.size(); ++i) {
+    if (!launches.of[i].wants_tape) continue;
+    add_tape_of_call(plans, known, i, call, key.sizes(), *launches.of[i].kernel);
   }
   return true;
 }
@@ -376,33 +340,28 @@ void add_to_class(PlanTable& plans, const Call& call, const Plan& plan, const Sp
     found = plans.insert(std::move(made));
   }
   const auto& known = static_cast<const CallClass&>(*found);
-  Layouts layouts;
-  if (!keeps_order(known, key.sizes()) || !find_layouts(known, call, key.sizes(), layouts)) return;
-  const KernelsKey kernels_key(known, layouts);
-  std::shared_ptr<const CachedPlan> kernels;
-  {
-    const base::ReadSection reading;
-    if (const CachedPlan* const other = plans.find(kernels_key.words, kernels_key.hash)) {
-      kernels = other->shared_from_this();
-    }
-  }
-  if (kernels == nullptr) {
-    const std::vector<KernelSpec> specs = specs_of(types_of(call));
-    auto made = std::make_shared<ScheduledKernels>();
-    made->signature.assign(kernels_key.words.begin(), kernels_key.words.end());
-    made->hash = kernels_key.hash;
-    made->device = plan.device;
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      EmittedKernel emitted = emit_kernel(specs[i], known.target);
-      made->kernels.push_back({std::move(emitted.layout.schedule),
-                               std::move(emitted.kernel.parameters), plan.kernels[i]});
-    }
-    kernels = plans.insert(std::move(made));
-  }
-  const auto& scheduled = static_cast<const ScheduledKernels&>(*kernels).kernels;
+  if (!keeps_order(known, key.sizes())) return;
+  const base::ReadSection reading;
+  const std::size_t size_kind = size_kind_of(key.sizes());
+  Launches launches;
+  std::vector<KernelSpec> specs;
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
-    if (scheduled[i].schedule != layouts[i].schedule) continue;
-    add_tape_of_call(plans, known, i, call, key.sizes(), scheduled[i]);
+    const ClassKernel& own = known.known[i];
+    own.tapes.look_again();
+    KernelLaunch& launch = launches.of[i];
+    const bool is_known =
+        find_launch(plans, known, i, call, key.sizes(), size_kind, launches);
+    if (is_known && launch.tape != nullptr) continue;
+    if (launch.layout == nullptr) return;
+    std::shared_ptr<const ScheduledKernel> added;
+    if (!is_known) {
+      if (specs.empty()) specs = specs_of(types_of(call));
+      added = add_kernel(plans, own, launch.layout->schedule, specs[i], known.target,
+                         plan.kernels[i], plan.device);
+      if (added == nullptr) continue;
+      launch.kernel = &added;
+    }
+    add_tape_of_call(plans, known, i, call, key.sizes(), *launch.kernel);
   }
 }
 

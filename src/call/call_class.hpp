@@ -3,9 +3,10 @@
 //
 // Calls are of one class if they agree in everything but sizes, strides and alignment, and if the
 // same of their axes have one element and the same are equally long: then they have the same
-// specification, but for those numbers. A class keeps the kernels of each schedule that its layouts
-// have had so far, and tapes of what planners computed (kernel/kernel_tape.hpp): where one holds
-// for a call, the call has its schedule. Else planners run for the call.
+// specification, but for those numbers. A class keeps, of each of its kernels, those of the
+// schedules that its layouts have had so far, and tapes of what planners computed
+// (kernel/kernel_tape.hpp): where one holds for a call, the kernel has its schedule. Else a planner
+// runs for the call, and mostly leaves a tape.
 #pragma once
 
 #include <array>
@@ -16,9 +17,9 @@
 #include <span>
 #include <vector>
 
+#include "call/class_kernel.hpp"
 #include "call/plan.hpp"
 #include "call/scheduled_kernel.hpp"
-#include "call/taped_kernel.hpp"
 #include "core/plan_table.hpp"
 #include "kernel/kernel_spec.hpp"
 #include "kernel/target.hpp"
@@ -68,12 +69,22 @@ struct CallClass final : CachedPlan {
       std::int8_t indexed_size = -1;        ///< ... and which of ClassKey::sizes() that is
       std::uint64_t index_operands = 0;     ///< as Operand has it
     };
-    KernelSpec spec;                     ///< of the first call
-    std::vector<std::uint8_t> sizes;     ///< for each axis of the space, which of ClassKey::sizes()
-    std::vector<Operand> operands;       ///< arrays; iotas come after them
-    std::vector<fusion::Operand> iotas;  ///< whose strides no size changes
-    std::int64_t most_indices = INT64_MAX;  ///< that their dtypes hold
-    bool has_iotas = false;                 ///< others
+    /// An index over the space, of which the array is none (fusion/schedule/iota_operands.hpp).
+    struct Iota {
+      fusion::Operand operand;
+      bool counts_all = false;  ///< its strides are those of C order; else no size changes them
+    };
+    /// How many indices there may be: their dtype holds no more.
+    struct IndexLimit {
+      std::int64_t axis;  ///< of the space, or fusion::kAllAxes
+      std::int64_t most;
+    };
+
+    KernelSpec spec;                  ///< of the first call
+    std::vector<std::uint8_t> sizes;  ///< for each axis of the space, which of ClassKey::sizes()
+    std::vector<Operand> operands;    ///< arrays; iotas come after them
+    std::vector<Iota> iotas;
+    std::vector<IndexLimit> limits;
   };
 
   std::size_t bytes() const override;
@@ -89,13 +100,11 @@ struct CallClass final : CachedPlan {
   std::vector<Plan::Update> updates;
 
   CallCounts counts;
-  /// The hash of the schedules that a call had last, which the next is likely to have.
-  mutable std::atomic<std::uint64_t> recent = 0;
   static constexpr std::size_t kMostKernels = 4;
-  std::array<RecentTapes, kMostKernels> recent_tapes;  ///< of each kernel
+  std::array<ClassKernel, kMostKernels> known;  ///< of each kernel
 };
 
-/// The numbers that one of its kernels is planned for; without those of iotas that sizes change.
+/// The numbers that one of its kernels is planned for.
 struct CallNumbers {
   CallNumbers(const CallClass::Kernel& kernel, const Call& call,
               std::span<const std::int64_t> sizes);
@@ -107,29 +116,36 @@ const View& view_of(const Call& call, std::size_t operand);
 
 /// Where a call has a number that a kernel's tape takes.
 struct CallSource {
-  CallNumber::Kind kind;
-  std::uint32_t operand = 0;  ///< of the call
-  std::int32_t axis = 0;      ///< of that operand; of an extent, which of ClassKey::sizes()
+  enum class Kind : std::uint8_t {
+    size,     ///< ClassKey::sizes(): `index`
+    product,  ///< of the sizes of the kernel's axes after `index`
+    stride,   ///< of an operand of the call, along its axis `index`
+    offset,
+    address,
+    zero,
+  };
+  Kind kind = Kind::zero;
+  std::uint8_t index = 0;
+  std::uint16_t operand = 0;
 };
-using TapedCall = TapedKernel<CallSource>;
 
-/// A kernel's tape that holds for a call, or null; `values`: of that run. Takes no lock.
-const TapedCall* find_tape(const PlanTable& plans, const CallClass& known, std::size_t kernel,
-                           const Call& call, std::span<const std::int64_t> sizes,
-                           std::size_t size_kind, TapeValues& memory, const std::int64_t*& values);
-/// Adds one to a kernel for a call that has none, with the kernel of its schedule, if it can have
-/// one.
+/// Whether a tape of a kernel holds for a call (call/class_kernel.hpp).
+bool find_tape_of_call(const PlanTable& plans, const CallClass& known, std::size_t kernel,
+                       const Call& call, std::span<const std::int64_t> sizes,
+                       std::size_t size_kind, TapeValues& memory, KernelLaunch& launch);
+/// Adds one for a call that has none, with the kernel of its schedule, if it can have one.
 void add_tape_of_call(PlanTable& plans, const CallClass& known, std::size_t kernel,
                       const Call& call, std::span<const std::int64_t> sizes,
-                      const ScheduledKernel& scheduled);
+                      const std::shared_ptr<const ScheduledKernel>& scheduled);
 
 /// The specifications of calls of a Callable; throws Error.
 using SpecsOf = std::function<std::vector<KernelSpec>(const CallTypes&)>;
 
 /// Launches a call whose class and schedules are known, and returns true. Else, if it may be an
-/// error, and if its signature (`hash`) has been called often, nothing happened. To be called in a
-/// base::ReadSection. Takes no lock. Throws as launch_plan() does.
-bool launch_by_class(const PlanTable& plans, const Call& call, std::uint64_t hash);
+/// error, and if its signature (`hash`) has been called often, nothing happened. Kernels for which
+/// no tape held may get one; else it takes no lock. To be called in a base::ReadSection. Throws as
+/// launch_plan() does.
+bool launch_by_class(PlanTable& plans, const Call& call, std::uint64_t hash);
 
 /// Adds the class of a call, if it has none, and the kernels of its plan.
 void add_to_class(PlanTable& plans, const Call& call, const Plan& plan, const SpecsOf& specs_of);

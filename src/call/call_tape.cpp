@@ -2,55 +2,71 @@
 // that they take.
 #include <algorithm>
 
-#include "base/reclamation.hpp"
 #include "call/call_class.hpp"
 
 namespace kiln {
 namespace {
 
-// Which number of a call that is; an axis of kRepeats has stride 0.
+// Which number of a call that is.
 CallSource source_in_call(const CallClass::Kernel& kernel, const CallNumber& number) {
   using Kind = CallNumber::Kind;
-  if (number.kind == Kind::extent) return {number.kind, 0, kernel.sizes[number.axis]};
+  using Source = CallSource::Kind;
+  const auto size = [](auto index) {
+    return CallSource{Source::size, static_cast<std::uint8_t>(index)};
+  };
+  if (number.kind == Kind::extent) return size(kernel.sizes[number.axis]);
+  if (number.operand >= kernel.operands.size()) {
+    return {Source::product, static_cast<std::uint8_t>(number.axis)};  // of an iota that varies
+  }
   const CallClass::Kernel::Operand& own = kernel.operands[number.operand];
+  const auto operand = static_cast<std::uint16_t>(own.operand);
+  const auto stride = [&](std::int8_t axis) {
+    if (axis == CallClass::Kernel::kRepeats) return CallSource{};
+    return CallSource{Source::stride, static_cast<std::uint8_t>(axis), operand};
+  };
   switch (number.kind) {
-    case Kind::stride: return {number.kind, own.operand, own.axes[number.axis]};
-    case Kind::place_stride: return {Kind::stride, own.operand, own.indexed_axis};
-    case Kind::place_count: return {Kind::extent, 0, own.indexed_size};
-    default: return {number.kind, own.operand};
+    case Kind::stride: return stride(own.axes[number.axis]);
+    case Kind::place_stride: return stride(own.indexed_axis);
+    case Kind::place_count: return size(own.indexed_size);
+    case Kind::offset: return {Source::offset, 0, operand};
+    case Kind::address: return {Source::address, 0, operand};
+    default: return {};
   }
 }
 
-// Whether no call has another number there.
-bool is_same_for_all(const CallSource& source) {
+// Whether calls differ in it.
+bool varies(const CallClass::Kernel& kernel, const CallNumber& number) {
   using Kind = CallNumber::Kind;
-  return source.kind == Kind::split_stride || source.kind == Kind::place ||
-         (source.kind == Kind::stride && source.axis == CallClass::Kernel::kRepeats);
+  if (number.kind != Kind::extent && number.operand >= kernel.operands.size()) {
+    const CallClass::Kernel::Iota& iota = kernel.iotas[number.operand - kernel.operands.size()];
+    return iota.counts_all && number.kind == Kind::stride;
+  }
+  return source_in_call(kernel, number).kind != CallSource::Kind::zero;
 }
 
-std::int64_t value_in_call(const CallSource& source, const Call& call,
-                           std::span<const std::int64_t> sizes) {
-  using Kind = CallNumber::Kind;
-  const auto axis = static_cast<std::size_t>(source.axis);
-  if (source.kind == Kind::extent) return sizes[axis];
-  const View& view = view_of(call, source.operand);
-  if (source.kind == Kind::stride) return view.strides()[axis];
-  if (source.kind == Kind::offset) return view.offset();
-  return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data()));
+// The elements of the axes of a kernel's space after that one.
+std::int64_t elements_after(std::size_t axis, const CallClass::Kernel& kernel,
+                            std::span<const std::int64_t> sizes) {
+  std::int64_t elements = 1;
+  for (std::size_t k = axis + 1; k < kernel.sizes.size(); ++k) elements *= sizes[kernel.sizes[k]];
+  return elements;
 }
 
-// Of some it depends on their sizes whether there is such a kernel, and what its iotas are.
-bool can_have_tape(const CallClass::Kernel& kernel, const Call& call) {
-  const bool stores_halves = std::ranges::any_of(kernel.operands, [&](const auto& own) {
-    return own.indexed_size >= 0 && own.operand >= call.inputs.size() &&
-           is_packed(view_of(call, own.operand).dtype());
-  });
-  return !kernel.has_iotas && kernel.iotas.empty() && !stores_halves &&
-         !std::holds_alternative<AttentionForm>(kernel.spec.form);
-}
-
-std::uint64_t tapes_of_kernel(const CallClass& known, std::size_t kernel) {
-  return known.id << 16 | kernel;
+std::int64_t value_in_call(const CallSource& source, const CallClass::Kernel& kernel,
+                           const Call& call, std::span<const std::int64_t> sizes) {
+  using Kind = CallSource::Kind;
+  switch (source.kind) {
+    case Kind::size: return sizes[source.index];
+    case Kind::product: return elements_after(source.index, kernel, sizes);
+    case Kind::stride: return view_of(call, source.operand).strides()[source.index];
+    case Kind::offset: return view_of(call, source.operand).offset();
+    case Kind::address: {
+      void* const data = view_of(call, source.operand).data();
+      return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(data));
+    }
+    case Kind::zero: break;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -91,45 +107,43 @@ CallNumbers::CallNumbers(const CallClass::Kernel& kernel, const Call& call,
       operand.indexed.stride = view.strides()[static_cast<std::size_t>(own.indexed_axis)];
     }
   }
+  for (const CallClass::Kernel::Iota& iota : kernel.iotas) {
+    fusion::Operand& operand = operands.emplace_back(iota.operand);
+    if (!iota.counts_all) continue;
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      operand.strides[k] = elements_after(k, kernel, sizes);
+    }
+  }
 }
 
-const TapedCall* find_tape(const PlanTable& plans, const CallClass& known, std::size_t kernel,
-                           const Call& call, std::span<const std::int64_t> sizes,
-                           std::size_t size_kind, TapeValues& memory, const std::int64_t*& values) {
-  const auto tape_of = [&](std::uint64_t number) {
-    const TapeKey key(tapes_of_kernel(known, kernel), number);
-    return static_cast<const TapedCall*>(plans.find(key.words, key.hash));
-  };
-  return known.recent_tapes[kernel].find(size_kind, tape_of, [&](const TapedCall& taped) {
-    values = run_tape(taped, memory,
-                      [&](const CallSource& source) { return value_in_call(source, call, sizes); });
-    return values != nullptr;
-  });
+bool find_tape_of_call(const PlanTable& plans, const CallClass& known, std::size_t kernel,
+                       const Call& call, std::span<const std::int64_t> sizes,
+                       std::size_t size_kind, TapeValues& memory, KernelLaunch& launch) {
+  return find_taped<CallSource>(
+      plans, known.known[kernel], size_kind,
+      [&](const CallSource& source) {
+        return value_in_call(source, known.kernels[kernel], call, sizes);
+      },
+      memory, launch);
 }
 
 void add_tape_of_call(PlanTable& plans, const CallClass& known, std::size_t kernel,
                       const Call& call, std::span<const std::int64_t> sizes,
-                      const ScheduledKernel& scheduled) {
+                      const std::shared_ptr<const ScheduledKernel>& scheduled) {
   const CallClass::Kernel& own = known.kernels[kernel];
-  if (!can_have_tape(own, call)) return;
-  known.recent_tapes[kernel].look_again();
-  {
-    TapeValues memory;
-    const std::int64_t* values = nullptr;
-    const base::ReadSection reading;
-    if (find_tape(plans, known, kernel, call, sizes, size_kind_of(sizes), memory, values)) return;
-  }
   const CallNumbers numbers(own, call, sizes);
   std::optional<KernelTape> tape = KernelTape::record(
       own.spec.function, own.spec.form, numbers.shape, numbers.operands, known.features,
-      scheduled.parameters, scheduled.planned.parameters,
-      [&](const CallNumber& number) { return !is_same_for_all(source_in_call(own, number)); });
-  if (!tape) return;
-  std::vector<CallSource> sources;
-  for (const CallNumber& input : tape->inputs()) sources.push_back(source_in_call(own, input));
-  auto taped = std::make_shared<TapedCall>(scheduled, *std::move(tape), std::move(sources));
-  add_tape(plans, tapes_of_kernel(known, kernel), std::move(taped), known.recent_tapes[kernel],
-           known.device);
+      scheduled->parameters, scheduled->planned.parameters,
+      [&](const CallNumber& number) { return varies(own, number); });
+  std::shared_ptr<CachedPlan> taped;
+  if (tape) {
+    std::vector<CallSource> sources;
+    for (const CallNumber& input : tape->inputs()) sources.push_back(source_in_call(own, input));
+    taped = std::make_shared<TapedKernel<CallSource>>(scheduled, *std::move(tape),
+                                                      std::move(sources));
+  }
+  add_tape(plans, known.known[kernel], size_kind_of(sizes), std::move(taped), known.device);
 }
 
 }  // namespace kiln

@@ -43,16 +43,8 @@ std::size_t bytes_of(const ScheduledKernel& kernel) {
          kernel.schedule.operands.size() * sizeof(fusion::OperandSchedule);
 }
 
-std::size_t ScheduledKernels::bytes() const {
-  std::size_t bytes = sizeof *this + 8 * signature.size();
-  for (const ScheduledKernel& kernel : kernels) bytes += bytes_of(kernel);
-  return bytes;
-}
-
-std::vector<std::shared_ptr<jit::Kernel>> ScheduledKernels::loaded_kernels() const {
-  std::vector<std::shared_ptr<jit::Kernel>> loaded;
-  for (const ScheduledKernel& kernel : kernels) loaded.push_back(kernel.planned.kernel);
-  return loaded;
+std::size_t CachedKernel::bytes() const {
+  return sizeof *this + 8 * signature.size() + bytes_of(*kernel);
 }
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {

@@ -5,7 +5,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "call/plan.hpp"
@@ -34,13 +36,17 @@ struct ScheduledKernel {
 /// The memory that one takes, about.
 std::size_t bytes_of(const ScheduledKernel& kernel);
 
-/// Those that run one after the other.
-struct ScheduledKernels final : CachedPlan {
+/// One that calls by class find.
+struct CachedKernel final : CachedPlan {
+  explicit CachedKernel(ScheduledKernel of)
+      : kernel(std::make_shared<ScheduledKernel>(std::move(of))) {}
   std::size_t bytes() const override;
   std::size_t plans() const override { return 0; }
-  std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const override;
+  std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const override {
+    return {kernel->planned.kernel};
+  }
 
-  std::vector<ScheduledKernel> kernels;
+  const std::shared_ptr<const ScheduledKernel> kernel;  ///< tapes have it too
 };
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word);

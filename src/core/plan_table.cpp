@@ -141,26 +141,60 @@ const CachedPlan* PlanTable::find(std::span<const std::uint64_t> signature,
 std::shared_ptr<const CachedPlan> PlanTable::insert(std::shared_ptr<CachedPlan> plan) {
   Garbage garbage;
   plan->counted_bytes = plan->bytes();
-  Tables& all = Tables::instance();
   {
-    const std::lock_guard lock(all.mutex);
+    const std::lock_guard lock(Tables::instance().mutex);
     if (const CachedPlan* known = find(plan->signature, plan->hash)) {
       return known->shared_from_this();
     }
-    plan->last_used = now.fetch_add(1) + 1;
-    all.count(*plan);
-    plans_.push_back(plan);
-    if (plans_.size() * 2 > current_->plans.size()) {
-      refill_slots(garbage);
-    } else {
-      current_->put(plan.get());
-    }
-    if (all.usage(plan->device).bytes > memory_limit()) {
-      all.drop_old(plan->device, plan.get(), garbage);
-    }
+    add(plan, garbage);
   }
   base::retire(std::move(garbage));
   return plan;
+}
+
+void PlanTable::replace(std::shared_ptr<CachedPlan> plan) {
+  Garbage garbage;
+  plan->counted_bytes = plan->bytes();
+  {
+    const std::lock_guard lock(Tables::instance().mutex);
+    if (!put_in_place(plan, garbage)) add(plan, garbage);
+  }
+  base::retire(std::move(garbage));
+}
+
+// The mutex is held.
+void PlanTable::add(const std::shared_ptr<CachedPlan>& plan, Garbage& garbage) {
+  Tables& all = Tables::instance();
+  plan->last_used = now.fetch_add(1) + 1;
+  all.count(*plan);
+  plans_.push_back(plan);
+  if (plans_.size() * 2 > current_->plans.size()) {
+    refill_slots(garbage);
+  } else {
+    current_->put(plan.get());
+  }
+  if (all.usage(plan->device).bytes > memory_limit()) {
+    all.drop_old(plan->device, plan.get(), garbage);
+  }
+}
+
+// In the slot of the plan of that signature, if there is one. The mutex is held.
+bool PlanTable::put_in_place(const std::shared_ptr<CachedPlan>& plan, Garbage& garbage) {
+  const CachedPlan* const known = find(plan->signature, plan->hash);
+  if (known == nullptr) return false;
+  Tables& all = Tables::instance();
+  const auto place = std::ranges::find(plans_, known, &std::shared_ptr<CachedPlan>::get);
+  all.discount(*known);
+  if (is_captured_on(known->device)) keep_kernels(*known);
+  garbage.push_back(std::exchange(*place, plan));
+  plan->last_used = now.fetch_add(1) + 1;
+  all.count(*plan);
+  std::size_t at = plan->hash & current_->mask;
+  while (current_->plans[at].load(std::memory_order_relaxed) != known) {
+    at = (at + 1) & current_->mask;
+  }
+  current_->plans[at].store(plan.get(), std::memory_order_release);
+  return true;
 }
 
 // Readers go on in the slots that they have found. The mutex is held.

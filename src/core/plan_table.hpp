@@ -52,6 +52,8 @@ class PlanTable {
   /// Adds a plan, unless another thread was first; the one that is kept is returned. Others of the
   /// device, of any table, may be dropped for it.
   std::shared_ptr<const CachedPlan> insert(std::shared_ptr<CachedPlan> plan);
+  /// The same, but a plan of that signature is dropped for this one.
+  void replace(std::shared_ptr<CachedPlan> plan);
   /// The kernels of the plans that it has, and on GPUs of those that it had: a stream may have been
   /// captured while they were called, and nobody but the caller knows what became of that. For
   /// CachedPlan::loaded_kernels() alone, while tables are locked.
@@ -63,6 +65,8 @@ class PlanTable {
   using Garbage = std::vector<std::shared_ptr<const void>>;
   static constexpr std::size_t kLeastSlots = 16;
 
+  void add(const std::shared_ptr<CachedPlan>& plan, Garbage& garbage);
+  bool put_in_place(const std::shared_ptr<CachedPlan>& plan, Garbage& garbage);
   void refill_slots(Garbage& garbage);
   void forget_dropped(Garbage& garbage);
   void keep_kernels(const CachedPlan& plan);

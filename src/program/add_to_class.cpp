@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/reclamation.hpp"
-#include "kernel/emit_kernel.hpp"
 #include "program/program_form.hpp"
 
 namespace kiln {
@@ -63,60 +62,26 @@ std::optional<std::vector<std::int64_t>> sizes_before(PlanTable& plans, ProgramC
   return std::nullopt;
 }
 
-std::shared_ptr<const CachedPlan> insert(PlanTable& plans, std::shared_ptr<CachedPlan> made,
-                                         std::span<const std::uint64_t> words, std::uint64_t hash,
-                                         const Device& device) {
-  made->signature.assign(words.begin(), words.end());
-  made->hash = hash;
-  made->device = device;
-  return plans.insert(std::move(made));
-}
-
-// The kernel of a step's schedule, which is added where it is not known; null if the plan has
-// another one.
-std::shared_ptr<const CachedPlan> scheduled_kernel(PlanTable& plans, const ProgramClass& form,
-                                                   std::size_t step,
-                                                   const fusion::Schedule& schedule,
-                                                   const KernelSpec& spec,
-                                                   const PlannedKernel& planned) {
-  const StepKernelKey key(form, step, schedule);
-  {
-    const base::ReadSection reading;
-    const CachedPlan* const found = plans.find(key.words, key.hash);
-    if (found != nullptr) return found->shared_from_this();
-  }
-  EmittedKernel emitted = emit_kernel(spec, form.target);
-  if (emitted.layout.schedule != schedule) return nullptr;
-  auto kernels = std::make_shared<ScheduledKernels>();
-  kernels->kernels.push_back(
-      {std::move(emitted.layout.schedule), std::move(emitted.kernel.parameters), planned});
-  return insert(plans, std::move(kernels), key.words, key.hash, form.device);
-}
-
-bool has_tape(const PlanTable& plans, const ProgramClass& form, std::size_t step, const Call& call,
-              const ProgramNumbers& at) {
-  form.recent_tapes[step].look_again();
-  TapeValues memory;
-  const std::int64_t* values = nullptr;
-  const base::ReadSection reading;
-  return find_tape(plans, form, step, call, at, memory, values) != nullptr;
-}
-
 void add_kernels(PlanTable& plans, const ProgramClass& form, const Call& call,
                  const ProgramPlan& plan, const ReadyProgram& ready, const ProgramNumbers& at) {
+  const base::ReadSection reading;
+  StepLaunches launches;
   std::vector<KernelSpec> specs;
   for (std::size_t k = 0; k < form.steps.size(); ++k) {
-    if (has_tape(plans, form, k, call, at)) continue;
-    const fusion::Layout layout = layout_of(form, k, call, at);
-    if (specs.empty()) specs = step_specs(plan, types_of(call));
-    const auto found = scheduled_kernel(plans, form, k, layout.schedule, specs[k],
-                                        ready.steps()[k].plan->kernels.front());
-    if (found == nullptr) continue;
-    const ScheduledKernel& kernel = static_cast<const ScheduledKernels&>(*found).kernels.front();
-    if (kernel.schedule != layout.schedule) continue;
-    if (auto taped = make_tape(form, k, call, at, kernel)) {
-      add_tape(plans, tapes_of(form, k), std::move(taped), form.recent_tapes[k], form.device);
+    const ClassKernel& own = form.known[k];
+    own.tapes.look_again();
+    KernelLaunch& launch = launches.of[k];
+    const bool is_known = find_launch(plans, form, k, call, at, launches);
+    if (launch.layout == nullptr) continue;
+    std::shared_ptr<const ScheduledKernel> added;
+    if (!is_known) {
+      if (specs.empty()) specs = step_specs(plan, types_of(call));
+      added = add_kernel(plans, own, launch.layout->schedule, specs[k], form.target,
+                         ready.steps()[k].plan->kernels.front(), form.device);
+      if (added == nullptr) continue;
+      launch.kernel = &added;
     }
+    add_tape_of_step(plans, form, k, call, at, *launch.kernel);
   }
 }
 

@@ -147,51 +147,6 @@ class Memories {
   std::array<char*, ClassKey::kMostOperands + 1> data_;
 };
 
-struct StepLaunches {
-  std::array<KernelLaunch, ProgramClass::kMostSteps> of;
-  fusion::ScratchVector<fusion::Layout> planned;
-  TapeValues values;
-};
-
-const ScheduledKernel* find_kernel(const PlanTable& plans, const ProgramClass& form,
-                                   std::size_t step, const fusion::Schedule& schedule) {
-  const auto find = [&](const StepKernelKey& key) -> const ScheduledKernel* {
-    const CachedPlan* const found = plans.find(key.words, key.hash);
-    if (found == nullptr) return nullptr;
-    const ScheduledKernel& kernel = static_cast<const ScheduledKernels&>(*found).kernels.front();
-    return kernel.schedule == schedule ? &kernel : nullptr;
-  };
-  std::atomic<std::uint64_t>& recent = form.recent_schedules[step];
-  const StepKernelKey likely(form, step, recent.load(std::memory_order_relaxed));
-  if (const ScheduledKernel* const same = find(likely)) return same;
-  const StepKernelKey key(form, step, schedule);
-  recent.store(key.hash, std::memory_order_relaxed);
-  return find(key);
-}
-
-// False if one would have nothing to compute, or its kernel is not there.
-bool find_kernels(const PlanTable& plans, const ProgramClass& form, const Call& call,
-                  const ProgramNumbers& at, StepLaunches& launches) {
-  for (std::size_t k = 0; k < form.steps.size(); ++k) {
-    KernelLaunch& step = launches.of[k];
-    if (const TapedStep* const taped =
-            find_tape(plans, form, k, call, at, launches.values, step.values)) {
-      step.kernel = &taped->kernel;
-      step.tape = &taped->tape;
-      continue;
-    }
-    launches.planned.reserve(form.steps.size());
-    const fusion::Layout& layout =
-        launches.planned.emplace_result([&] { return layout_of(form, k, call, at); });
-    if (layout.work_items == 0) return false;
-    step.kernel = find_kernel(plans, form, k, layout.schedule);
-    if (step.kernel == nullptr) return false;
-    step.tape = nullptr;
-    step.layout = &layout;
-  }
-  return true;
-}
-
 void launch_steps(const ProgramClass& form, const Call& call, const View& workspace,
                   const ProgramNumbers& at, const StepLaunches& launches) {
   const Memories memories(call, workspace);
@@ -202,7 +157,7 @@ void launch_steps(const ProgramClass& form, const Call& call, const View& worksp
       const ProgramClass::Operand& operand = step.operands[i];
       if (!operand.fixed.iota) data[i] = memories[operand.memory] + bytes_to(operand, at);
     }
-    const PlannedKernel& planned = launches.of[k].kernel->planned;
+    const PlannedKernel& planned = (*launches.of[k].kernel)->planned;
     LaunchBlock block = launches.of[k].block(std::span(data).first(step.operands.size()));
     fill_scalars(step.names(), planned, {call.stream, step.inputs, {}, {}, call.inputs},
                  block.bytes());
@@ -298,16 +253,6 @@ StrideKinds::StrideKinds(const Dims& shape, const Dims& strides) {
     }
     reach = std::max(reach, stride * shape[k]);
   }
-}
-
-StepKernelKey::StepKernelKey(const ProgramClass& form, std::size_t step,
-                             const fusion::Schedule& schedule)
-    : StepKernelKey(form, step, hash_of(mixed(form.id, step), schedule)) {}
-
-StepKernelKey::StepKernelKey(const ProgramClass& form, std::size_t step, std::uint64_t of)
-    : hash(of) {
-  constexpr std::uint64_t kKernelsTag = 1ull << 61;
-  words = {kKernelsTag, form.id << 16 | step, hash};
 }
 
 // ---- Forms -------------------------------------------------------------------------------------
@@ -429,14 +374,6 @@ std::span<const fusion::Operand> StepNumbers::read(const ProgramClass& form, std
   return std::span(operands).first(own.operands.size());
 }
 
-fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call& call,
-                         const ProgramNumbers& at) {
-  const ProgramClass::Step& own = form.steps[step];
-  thread_local StepNumbers numbers;  // with operands of other steps before, too
-  const std::span<const fusion::Operand> operands = numbers.read(form, step, call, at);
-  return plan_kernel(own.spec.function, own.spec.form, numbers.shape, operands, form.features);
-}
-
 std::int64_t bytes_to(const ProgramClass::Operand& operand, const ProgramNumbers& at) {
   const std::int64_t bytes = at.numbers[operand.bytes];
   if (operand.temporary < 0) return bytes;
@@ -467,7 +404,7 @@ std::optional<std::uint64_t> workspace_by_class(const PlanTable& plans, const Ca
   return at.workspace;
 }
 
-bool run_by_class(const PlanTable& plans, const Call& call, const View& workspace,
+bool run_by_class(PlanTable& plans, const Call& call, const View& workspace,
                   std::uint64_t hash) {
   ProgramClassKey key(call);
   if (!key.has_class() || !is_sound(call)) return false;
@@ -477,15 +414,21 @@ bool run_by_class(const PlanTable& plans, const Call& call, const View& workspac
   if (form == nullptr) return false;
   if (at.workspace != 0 && !fits(workspace, at.workspace, call.stream.device)) return false;
   if (!is_apart(*form, call, at.workspace != 0 ? workspace : View())) return false;
-  const fusion::ScratchScope scratch;  // of the layouts, which end before it
+  const fusion::ScratchScope scratch;  // of the launches, which end before it
   StepLaunches launches;
   try {
-    if (!find_kernels(plans, *form, call, at, launches)) return false;
+    for (std::size_t k = 0; k < form->steps.size(); ++k) {
+      if (!find_launch(plans, *form, k, call, at, launches)) return false;
+    }
   } catch (const Error&) {
     return false;  // a plan says it in the words of this call
   }
   if (form->counts.is_often(hash)) return false;
   launch_steps(*form, call, workspace, at, launches);
+  for (std::size_t k = 0; k < form->steps.size(); ++k) {
+    if (!launches.of[k].wants_tape) continue;
+    add_tape_of_step(plans, *form, k, call, at, *launches.of[k].kernel);
+  }
   return true;
 }
 

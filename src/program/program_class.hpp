@@ -21,8 +21,7 @@
 #include <vector>
 
 #include "call/call_class.hpp"
-#include "call/scheduled_kernel.hpp"
-#include "call/taped_kernel.hpp"
+#include "call/class_kernel.hpp"
 #include "core/plan_table.hpp"
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/partition/workspace.hpp"
@@ -72,7 +71,7 @@ class ProgramClassKey {
 struct ProgramClass final : CachedPlan {
   using Number = std::uint16_t;
   static constexpr std::size_t kMostNumbers = 512;
-  static constexpr std::size_t kMostSteps = 32;
+  static constexpr std::size_t kMostSteps = 64;
   static constexpr std::uint64_t kMostForms = 16;
   static constexpr std::size_t kMostSums = 6;
 
@@ -142,9 +141,7 @@ struct ProgramClass final : CachedPlan {
   /// Of the first form of a class: the number of the one that a call was of last, which the next is
   /// likely to be of.
   mutable std::atomic<std::uint64_t> recent = 0;
-  /// Of each step, the hash of the schedule that a call had last, which the next is likely to have.
-  mutable std::array<std::atomic<std::uint64_t>, kMostSteps> recent_schedules{};
-  std::array<RecentTapes, kMostSteps> recent_tapes;  ///< of each step
+  std::vector<ClassKernel> known;  ///< of each step
 };
 
 /// Of a call whose class and form are known, the bytes of workspace that it needs. To be called in
@@ -152,10 +149,10 @@ struct ProgramClass final : CachedPlan {
 std::optional<std::uint64_t> workspace_by_class(const PlanTable& plans, const Call& call);
 
 /// Runs a call whose class, form and schedules are known, and returns true. Else, if it may be an
-/// error, and if its signature (`hash`) has been called often, nothing happened. To be called in a
-/// base::ReadSection. Takes no lock. Throws as ReadyProgram::run() does for a number that does not
-/// fit its partner's dtype.
-bool run_by_class(const PlanTable& plans, const Call& call, const View& workspace,
+/// error, and if its signature (`hash`) has been called often, nothing happened. Steps for which no
+/// tape held may get one; else it takes no lock. To be called in a base::ReadSection. Throws as
+/// ReadyProgram::run() does for a number that does not fit its partner's dtype.
+bool run_by_class(PlanTable& plans, const Call& call, const View& workspace,
                   std::uint64_t hash);
 
 /// Adds the form of a call to its class, if it has none, and the kernels of its plan. A new form is

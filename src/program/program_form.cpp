@@ -119,6 +119,8 @@ class FormMaker {
       step.spec.operands.clear();
       form_.steps.push_back(std::move(step));
     }
+    form_.known = std::vector<ClassKernel>(form_.steps.size());
+    for (std::size_t k = 0; k < form_.known.size(); ++k) form_.known[k].id = form_.id << 16 | k;
   }
 
   static void check_shape(const KernelSpec& spec) {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "call/taped_kernel.hpp"
+#include "call/class_kernel.hpp"
 #include "program/program_class.hpp"
 
 namespace kiln {
@@ -16,7 +16,7 @@ struct ProgramNumbers {
   std::array<std::int64_t, ProgramClass::kMostNumbers> numbers;
   std::array<std::uint64_t, fusion::kFewLifetimes> offsets;  ///< of places in the workspace
   std::uint64_t workspace = 0;                               ///< bytes
-  std::size_t size_kind = 0;                                 ///< ProgramClass::recent_tapes
+  std::size_t size_kind = 0;                                 ///< of the call: RecentTapes
 };
 
 /// The numbers that a step's kernel is planned for.
@@ -29,35 +29,26 @@ struct StepNumbers {
   std::vector<fusion::Operand> operands;
 };
 
-/// What the kernels of a step are found by.
-struct StepKernelKey {
-  StepKernelKey(const ProgramClass& form, std::size_t step, const fusion::Schedule& schedule);
-  /// `of`: the hash of another key of that step.
-  StepKernelKey(const ProgramClass& form, std::size_t step, std::uint64_t of);
-  std::array<std::uint64_t, 3> words;
-  std::uint64_t hash = 0;
-};
-
 /// Where a form has a number that a step's tape takes: a number of its own, or where an operand
 /// begins.
 struct NumberSource {
   bool is_address = false;
   ProgramClass::Number number = 0;  ///< or operand
 };
-using TapedStep = TapedKernel<NumberSource>;
 
-/// What TapeKey has of a step.
-std::uint64_t tapes_of(const ProgramClass& form, std::size_t step);
+/// Whether a tape of a step holds for a call (call/class_kernel.hpp).
+bool find_tape_of_step(const PlanTable& plans, const ProgramClass& form, std::size_t step,
+                       const Call& call, const ProgramNumbers& at, TapeValues& memory,
+                       KernelLaunch& launch);
+/// Adds one for a call that has none, with the kernel of its schedule, if it can have one.
+void add_tape_of_step(PlanTable& plans, const ProgramClass& form, std::size_t step,
+                      const Call& call, const ProgramNumbers& at, const std::shared_ptr<const ScheduledKernel>& kernel);
 
-/// A step's tape that holds for a call, or null; `values`: of that run.
-const TapedStep* find_tape(const PlanTable& plans, const ProgramClass& form, std::size_t step,
-                           const Call& call, const ProgramNumbers& at, TapeValues& memory,
-                           const std::int64_t*& values);
-
-/// The tape of a step's layout for a call, with the kernel of its schedule; null if it can have
-/// none.
-std::shared_ptr<TapedStep> make_tape(const ProgramClass& form, std::size_t step, const Call& call,
-                                     const ProgramNumbers& at, const ScheduledKernel& kernel);
+using StepLaunches = KernelLaunches<ProgramClass::kMostSteps>;
+/// How a step is launched; where no tape holds it is planned. False if it would have nothing to
+/// compute, or its kernel is not known.
+bool find_launch(const PlanTable& plans, const ProgramClass& form, std::size_t step,
+                 const Call& call, const ProgramNumbers& at, StepLaunches& launches);
 
 /// Where a workspace is when kernels are planned: as aligned as any.
 inline constexpr std::uintptr_t kWorkspaceAddress = std::uintptr_t{1} << 16;
@@ -91,10 +82,6 @@ bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbe
 /// The one that holds, or null; `count`: how many were looked at before.
 const ProgramClass* find_form(const PlanTable& plans, ProgramClassKey& key, ProgramNumbers& at,
                               std::uint64_t& count);
-/// Of one kernel.
-fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call& call,
-                         const ProgramNumbers& at);
-
 /// The form of a call that has this plan; an empty one where its numbers are no functions of sizes.
 /// `earlier`: the sizes of another call of its class, if they are known.
 std::shared_ptr<ProgramClass> make_form(const Definition& definition, const Call& call,

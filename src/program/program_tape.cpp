@@ -1,7 +1,8 @@
-// Tapes of a program's steps (kernel/kernel_tape.hpp): found and run on the hot path, made where a
-// step's layout is one that no tape of it holds for.
+// How the steps of a program are found for a call: by tapes (kernel/kernel_tape.hpp), which are made
+// where a step's layout is one that no tape of it holds for.
 #include <algorithm>
 
+#include "kernel/emit_kernel.hpp"
 #include "program/program_form.hpp"
 
 namespace kiln {
@@ -22,30 +23,29 @@ NumberSource source_in_form(const ProgramClass::Step& step, const CallNumber& nu
   }
 }
 
+fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call& call,
+                         const ProgramNumbers& at) {
+  const ProgramClass::Step& own = form.steps[step];
+  thread_local StepNumbers numbers;  // with operands of other steps before, too
+  const std::span<const fusion::Operand> operands = numbers.read(form, step, call, at);
+  return plan_kernel(own.spec.function, own.spec.form, numbers.shape, operands, form.features);
+}
+
 }  // namespace
 
-std::uint64_t tapes_of(const ProgramClass& form, std::size_t step) { return form.id << 16 | step; }
-
-const TapedStep* find_tape(const PlanTable& plans, const ProgramClass& form, std::size_t step,
-                           const Call& call, const ProgramNumbers& at, TapeValues& memory,
-                           const std::int64_t*& values) {
+bool find_tape_of_step(const PlanTable& plans, const ProgramClass& form, std::size_t step,
+                       const Call& call, const ProgramNumbers& at, TapeValues& memory,
+                       KernelLaunch& launch) {
   const std::vector<ProgramClass::Operand>& operands = form.steps[step].operands;
-  const auto tape_of = [&](std::uint64_t number) {
-    const TapeKey key(tapes_of(form, step), number);
-    return static_cast<const TapedStep*>(plans.find(key.words, key.hash));
-  };
   const auto value_of = [&](const NumberSource& source) {
     if (!source.is_address) return at.numbers[source.number];
     return static_cast<std::int64_t>(first_address(operands[source.number], call, at));
   };
-  return form.recent_tapes[step].find(at.size_kind, tape_of, [&](const TapedStep& taped) {
-    values = run_tape(taped, memory, value_of);
-    return values != nullptr;
-  });
+  return find_taped<NumberSource>(plans, form.known[step], at.size_kind, value_of, memory, launch);
 }
 
-std::shared_ptr<TapedStep> make_tape(const ProgramClass& form, std::size_t step, const Call& call,
-                                     const ProgramNumbers& at, const ScheduledKernel& kernel) {
+void add_tape_of_step(PlanTable& plans, const ProgramClass& form, std::size_t step,
+                      const Call& call, const ProgramNumbers& at, const std::shared_ptr<const ScheduledKernel>& kernel) {
   const ProgramClass::Step& own = form.steps[step];
   std::vector<bool> differs(ProgramClass::kMostNumbers, false);
   for (const auto& [number, formula] : form.formulas) differs[number] = true;
@@ -55,13 +55,28 @@ std::shared_ptr<TapedStep> make_tape(const ProgramClass& form, std::size_t step,
   };
   StepNumbers numbers;
   const std::span<const fusion::Operand> operands = numbers.read(form, step, call, at);
-  std::optional<KernelTape> tape =
-      KernelTape::record(own.spec.function, own.spec.form, numbers.shape, operands, form.features,
-                         kernel.parameters, kernel.planned.parameters, varies);
-  if (!tape) return nullptr;
-  std::vector<NumberSource> sources;
-  for (const CallNumber& input : tape->inputs()) sources.push_back(source_in_form(own, input));
-  return std::make_shared<TapedStep>(kernel, *std::move(tape), std::move(sources));
+  std::optional<KernelTape> tape = KernelTape::record(
+      own.spec.function, own.spec.form, numbers.shape, operands, form.features,
+      kernel->parameters, kernel->planned.parameters, varies);
+  std::shared_ptr<CachedPlan> taped;
+  if (tape) {
+    std::vector<NumberSource> sources;
+    for (const CallNumber& input : tape->inputs()) sources.push_back(source_in_form(own, input));
+    taped = std::make_shared<TapedKernel<NumberSource>>(kernel, *std::move(tape),
+                                                        std::move(sources));
+  }
+  add_tape(plans, form.known[step], at.size_kind, std::move(taped), form.device);
+}
+
+bool find_launch(const PlanTable& plans, const ProgramClass& form, std::size_t step,
+                 const Call& call, const ProgramNumbers& at, StepLaunches& launches) {
+  KernelLaunch& launch = launches.of[step];
+  launch = {};
+  if (find_tape_of_step(plans, form, step, call, at, launches.values, launch)) return true;
+  launches.layouts.reserve(form.steps.size());
+  const fusion::Layout& layout =
+      launches.layouts.emplace_result([&] { return layout_of(form, step, call, at); });
+  return layout.work_items != 0 && find_planned(plans, form.known[step], layout, launch);
 }
 
 }  // namespace kiln

@@ -29,25 +29,28 @@ struct TileShape {
 
 // What tiles cost by their shape: all that are as large as those of `elements`, or smaller, take as
 // long, since their blocks wait for the same loads. Both sides access whole cache lines if rows are
-// as long.
+// as long. Costs are whole numbers, so that a tape (size_tape.hpp) holds while the same one is less.
 class TileCost {
  public:
   TileCost(Size rows, Size columns, int elements, int bytes)
       : rows_(rows), columns_(columns), elements_(elements), bytes_(bytes) {}
 
-  double operator()(const TileShape& tile) const {
+  Size operator()(const TileShape& tile, double factor) const {
+    constexpr double kUnit = 1 << 22;  // a square tile of `elements`: all tiles of 2^40 fit
     const double square =
         1 + 0.01 * std::abs(std::log2(static_cast<double>(tile.rows) / tile.columns));
-    return side(rows_, tile.rows) * side(columns_, tile.columns) * square *
-           std::max(tile.rows * tile.columns, elements_);
+    const double larger = std::max(1.0, static_cast<double>(tile.rows * tile.columns) / elements_);
+    const double each = factor * square * larger * lines(rows_, tile.rows) *
+                        lines(columns_, tile.columns);
+    return count(rows_, tile.rows) * count(columns_, tile.columns) * std::llround(kUnit * each);
   }
 
  private:
-  double side(Size size, int step) const {
+  static Size count(Size size, int step) { return (size + (step - 1)) / step; }
+  double lines(Size size, int step) const {
     constexpr int kLine = 128;
     constexpr double kPartOfLine = 1.3;
-    const auto tiles = static_cast<double>((size + step - 1) / step);
-    return tiles * (size > step && step * bytes_ < kLine ? kPartOfLine : 1.0);
+    return step * bytes_ < kLine && size > step ? kPartOfLine : 1.0;
   }
 
   Size rows_;
@@ -68,9 +71,9 @@ TileShape tile_shape(Size rows, Size columns, int elements, int most, int bytes,
   constexpr double kOtherSides = 1.05;
   const TileCost cost(rows, columns, elements, bytes);
   TileShape best;
-  double best_cost = std::numeric_limits<double>::infinity();
+  Size best_cost = std::numeric_limits<std::int64_t>::max();
   const auto try_shape = [&](TileShape shape, double factor) {
-    const double own = factor * cost(shape);
+    const Size own = cost(shape, factor);
     if (own >= best_cost) return;
     best = shape;
     best_cost = own;

@@ -87,6 +87,35 @@ TEST(SizeTapes, HoldWhereTheSameIsDecided) {
   EXPECT_GT(held, 3000);
 }
 
+// Which of two addresses is the greater one decides nothing where they are compared.
+TEST(SizeTapes, HoldWhateverIsNotEqual) {
+  SizeRecorder recorder;
+  const Size a = recorder.input(4096);
+  const Size b = recorder.input(64);
+  EXPECT_NE(a, b);
+  EXPECT_NE(a + 5, 12);
+  EXPECT_NE(3 - b, 0);
+  EXPECT_FALSE(b % 8 == 1);
+  EXPECT_TRUE(a != 8 && a > 7);
+  const Size results[] = {a + b};
+  std::vector<std::uint16_t> places;
+  const auto tape = recorder.finish(results, places);
+  ASSERT_TRUE(tape);
+  const auto sum = [&](std::int64_t first, std::int64_t second) {
+    const std::int64_t inputs[] = {first, second};
+    return run(*tape, places[0], inputs);
+  };
+  EXPECT_EQ(sum(4096, 64), 4160);
+  EXPECT_EQ(sum(64, 4096), 4160) << "in either direction";
+  EXPECT_EQ(sum(64, 64), std::nullopt);
+  EXPECT_EQ(sum(9, 2), 11);
+  EXPECT_EQ(sum(8, 2), std::nullopt);
+  EXPECT_EQ(sum(7, 2), std::nullopt);
+  EXPECT_EQ(sum(20, 3), std::nullopt);
+  EXPECT_EQ(sum(20, 9), std::nullopt);
+  EXPECT_EQ(sum(20, -8), 12);
+}
+
 TEST(SizeTapes, PinWhatLeavesTheirArithmetic) {
   SizeRecorder recorder;
   const Size a = recorder.input(24);
@@ -341,6 +370,47 @@ TEST(KernelTapes, AreWhatAPlanIs) {
     }
   }
   EXPECT_EQ(seldom, "");
+}
+
+// Where one is recorded whenever none holds, lengths that grow soon need no other ones.
+TEST(KernelTapes, OfLengthsThatGrowAreFew) {
+  std::mt19937_64 random(31);
+  std::string many;
+  for (const TapedProgram& program : kTapedPrograms) {
+    const Function function = parse("f", program.text);
+    const Definition& definition = function.impl().definition;
+    for (const bool first_grows : {true, false}) {
+      std::map<std::string_view, std::vector<std::pair<KernelSpec, Recorded>>> tapes;
+      std::map<std::string_view, int> later;
+      constexpr std::int64_t kMost = 2000;
+      int calls = 0;
+      for (std::int64_t length = 2; length < kMost; length += length < 100 ? 1 : 1 + length % 7) {
+        const std::int64_t sizes[] = {first_grows ? length : 48, first_grows ? 64 : length, 6};
+        const auto specs =
+            specs_for(definition, shapes_of(program.inputs, sizes), program.dtypes, random);
+        if (length > kMost / 2) calls += static_cast<int>(specs.size());
+        for (const KernelSpec& spec : specs) {
+          for (const char* const target : kTargets) {
+            auto& known = tapes[target];
+            const bool held = std::ranges::any_of(known, [&](const auto& own) {
+              return are_alike(own.first, spec) && holds(own.second, own.first, spec, target);
+            });
+            if (held) continue;
+            if (auto made = recorded(spec, target)) known.emplace_back(spec, *std::move(made));
+            if (length > kMost / 2) ++later[target];
+          }
+          ASSERT_FALSE(::testing::Test::HasFailure()) << program.text << " of " << length;
+        }
+      }
+      for (const char* const target : kTargets) {
+        const std::size_t count = tapes[target].size();
+        if (later[target] <= calls / 8 && count <= 100) continue;
+        many += fmt::format("{} for {}: {}, {} of them for the last {} calls\n", program.text, target,
+                            count, later[target], calls);
+      }
+    }
+  }
+  EXPECT_EQ(many, "");
 }
 
 // What nobody thought of.

@@ -1,0 +1,106 @@
+// Calls and runs of lengths that grow, as those of an engine that generates: after a while their
+// kernels are launched by tapes (kernel/kernel_tape.hpp), and next to none is planned.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "call/class_kernel.hpp"
+#include "kiln/kiln.hpp"
+#include "tests/support/device_test.hpp"
+#include "tests/support/private_cache.hpp"
+
+namespace kiln {
+namespace {
+
+/// A function or program of arrays; -1 in shapes stands for a length.
+struct GrowingForm {
+  std::string_view name;
+  std::string_view text;
+  std::vector<Dims> inputs;
+  Dims output;
+  bool is_program = false;
+  std::vector<std::string> names{};  ///< i is of integers
+  bool is_simple = false;
+};
+
+const GrowingForm kGrowingForms[] = {
+    {"elements", "a * 2 + b", {{-1}, {-1}}, {-1}, false, {"a", "b"}, true},
+    {"matrices", "a * 2 + b", {{-1, 64}, {-1, 64}}, {-1, 64}, false, {"a", "b"}, true},
+    {"broadcast", "a * 2 + b", {{16, -1}, {-1}}, {16, -1}, false, {"a", "b"}},
+    {"transposed", "transpose(a) * b", {{-1, 24}, {24, -1}}, {24, -1}, true},
+    {"rows", "softmax(a, -1) * b", {{16, -1}, {-1}}, {16, -1}, false, {"a", "b"}},
+    {"more rows", "softmax(a, -1) * b", {{-1, 64}, {64}}, {-1, 64}, false, {"a", "b"}},
+    {"sums", "sum(a * b, -1)", {{16, -1}, {16, -1}}, {16, 1}, false, {"a", "b"}},
+    {"products", "sum(a * b, -1)", {{64, -1}, {-1}}, {64, 1}, false, {"a", "b"}},
+    {"columns", "a / sum(a, 0)", {{-1, 64}}, {-1, 64}, false, {"a"}},
+    {"wide columns", "sum(a * b, 0)", {{16, -1}, {-1}}, {1, -1}, false, {"a", "b"}},
+    {"scan", "cumsum(a, -1) + b", {{16, -1}, {-1}}, {16, -1}, false, {"a", "b"}},
+    {"scan of columns", "cumsum(a, 0) + b", {{-1, 64}, {64}}, {-1, 64}, false, {"a", "b"}},
+    {"iota", "where(iota(1) > iota(0), a, 0) + f32(iota())", {{-1, 64}}, {-1, 64}, false, {"a"}},
+    {"take", "take(a, i) * 2", {{-1, 64}, {3}}, {3, 64}, false, {"a", "i"}},
+    {"attention", "sum(softmax(sum(q * k, -1) * 0.125, -2) * v, -2)",
+     {{2, 4, 1, 16}, {2, 1, -1, 16}, {2, 1, -1, 16}}, {2, 4, 1, 16}, false, {"q", "k", "v"}},
+    {"masked attention",
+     "sum(softmax(where(iota(-2) < 40, sum(q * k, -1), -inf), -2) * v, -2)",
+     {{2, 3, 1, 16}, {2, 1, -1, 16}, {2, 1, -1, 16}}, {2, 3, 1, 16}, false, {"q", "k", "v"}},
+    {"program of two", "y = x / sum(x, 0); y / sum(y, 1)", {{-1, 64}}, {-1, 64}, true},
+    {"program of four",
+     "a = softmax(x, -1); b = softmax(a * 3, 0); c = b - mean(b, -1); c / sum(c, 0)",
+     {{-1, 64}}, {-1, 64}, true},
+    {"program of wide rows", "y = x / sum(x, 0); y / sum(y, 1)", {{16, -1}}, {16, -1}, true},
+    {"attention in a program",
+     "a = sum(softmax(sum(q * k, -1) * 0.25, -2) * v, -2); a / (1 + sum(a * a, -1))",
+     {{1, 3, 1, 16}, {1, 1, -1, 16}, {1, 1, -1, 16}}, {1, 3, 1, 16}, true},
+};
+
+class GrowingLengths : public testing::DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    const bool has_own_program = !on_gpu() && testing::has_device(DeviceType::cuda) &&
+                                 testing::is_host_driver(jit::backend({DeviceType::cuda, 0}));
+    if (has_own_program) GTEST_SKIP() << "src_growing runs it on the CPU";
+  }
+
+  static constexpr std::int64_t kLengths = 1000;
+  static constexpr std::int64_t kFloats = 1 << 18;
+};
+
+TEST_P(GrowingLengths, PlanNextToNothing) {
+  std::vector<float*> memories;
+  for (int i = 0; i < 4; ++i) memories.push_back(zeros(kFloats));
+  float* const workspace = zeros(kFloats);
+  // The driver made for tests compiles single vectors alone, and no rows.
+  const bool whole = testing::is_host_driver(*backend);
+  for (const GrowingForm& form : kGrowingForms) {
+    if (whole && !form.is_simple) continue;
+    const Function f = form.is_program ? parse("f", form.text) : parse("f", form.text, {}, form.names);
+    const Program p = program(f);
+    const auto of = [&](std::size_t which, Dims shape, std::int64_t length, DType dtype) {
+      for (std::int64_t& size : shape) size = size == -1 ? length * (whole ? 4 : 1) : size;
+      return View(memories[which], dtype, shape, device);
+    };
+    const auto call = [&](std::int64_t length) {
+      std::vector<Argument> in;
+      for (std::size_t i = 0; i < form.inputs.size(); ++i) {
+        const bool integers = i < form.names.size() && form.names[i] == "i";
+        in.emplace_back(of(i, form.inputs[i], length, integers ? DType::i32 : DType::f32));
+      }
+      const View out = of(3, form.output, length, DType::f32);
+      if (!form.is_program) return f.call(stream, in, {&out, 1});
+      p.run(stream, in, {&out, 1}, View(workspace, DType::u8, {4 * kFloats}, device));
+    };
+    for (std::int64_t length = 2; length < kLengths / 2; ++length) call(length);
+    const std::uint64_t before = planned_launches();
+    for (std::int64_t length = kLengths / 2; length < kLengths; ++length) call(length);
+    backend->synchronize(stream);
+    const std::uint64_t planned = planned_launches() - before;
+    EXPECT_LE(planned, kLengths / 2 / 50) << form.name;
+  }
+}
+
+KILN_ON_EVERY_DEVICE(GrowingLengths);
+
+}  // namespace
+}  // namespace kiln
