@@ -165,9 +165,9 @@ std::uint64_t plan_few(std::span<const Lifetime> lifetimes, std::span<std::uint6
 }
 
 Workspace plan_workspace(std::span<const Lifetime> lifetimes) {
-  constexpr std::size_t kFew = 256;  // the second way takes time with the square of their number
+  // The second way takes time with the square of their number.
   Workspace result = place_in_order(lifetimes);
-  if (lifetimes.size() <= kFew) {
+  if (lifetimes.size() <= kFewLifetimes) {
     Workspace other = place_by_size(lifetimes);
     if (other.bytes < result.bytes) return other;
   }

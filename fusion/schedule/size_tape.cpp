@@ -68,7 +68,8 @@ struct SizeRecorder::Nodes {
   std::uint32_t inputs = 0;
   std::map<std::int64_t, std::uint32_t> constants;
   std::map<std::tuple<Op, std::uint32_t, std::uint32_t>, std::uint32_t> steps;
-  std::set<std::pair<std::uint32_t, std::int64_t>> others;  ///< what nodes have been found not to be
+  std::set<std::pair<std::uint32_t, std::int64_t>>
+      others;  ///< what nodes have been found not to be
 
   std::uint32_t add(const Node& node) {
     all.push_back(node);

@@ -31,7 +31,8 @@ bool may_have(const CallClass::Kernel& kernel, const Call& call,
     if (indices > static_cast<double>(most)) return false;
   }
   for (const CallClass::Kernel::Operand& own : kernel.operands) {
-    if (own.indexed_axis == CallClass::Kernel::kRepeats || own.operand < call.inputs.size()) continue;
+    if (own.indexed_axis == CallClass::Kernel::kRepeats || own.operand < call.inputs.size())
+      continue;
     const View& view = view_of(call, own.operand);
     const auto axis = static_cast<std::size_t>(own.indexed_axis);
     if (is_packed(view.dtype()) && view.strides()[axis] % 2 != 0) return false;  // halves of bytes
@@ -349,8 +350,7 @@ void add_to_class(PlanTable& plans, const Call& call, const Plan& plan, const Sp
     const ClassKernel& own = known.known[i];
     own.tapes.look_again();
     KernelLaunch& launch = launches.of[i];
-    const bool is_known =
-        find_launch(plans, known, i, call, key.sizes(), size_kind, launches);
+    const bool is_known = find_launch(plans, known, i, call, key.sizes(), size_kind, launches);
     if (is_known && launch.tape != nullptr) continue;
     if (launch.layout == nullptr) return;
     std::shared_ptr<const ScheduledKernel> added;

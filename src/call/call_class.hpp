@@ -131,8 +131,8 @@ struct CallSource {
 
 /// Whether a tape of a kernel holds for a call (call/class_kernel.hpp).
 bool find_tape_of_call(const PlanTable& plans, const CallClass& known, std::size_t kernel,
-                       const Call& call, std::span<const std::int64_t> sizes,
-                       std::size_t size_kind, TapeValues& memory, KernelLaunch& launch);
+                       const Call& call, std::span<const std::int64_t> sizes, std::size_t size_kind,
+                       TapeValues& memory, KernelLaunch& launch);
 /// Adds one for a call that has none, with the kernel of its schedule, if it can have one.
 void add_tape_of_call(PlanTable& plans, const CallClass& known, std::size_t kernel,
                       const Call& call, std::span<const std::int64_t> sizes,

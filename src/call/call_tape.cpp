@@ -117,8 +117,8 @@ CallNumbers::CallNumbers(const CallClass::Kernel& kernel, const Call& call,
 }
 
 bool find_tape_of_call(const PlanTable& plans, const CallClass& known, std::size_t kernel,
-                       const Call& call, std::span<const std::int64_t> sizes,
-                       std::size_t size_kind, TapeValues& memory, KernelLaunch& launch) {
+                       const Call& call, std::span<const std::int64_t> sizes, std::size_t size_kind,
+                       TapeValues& memory, KernelLaunch& launch) {
   return find_taped<CallSource>(
       plans, known.known[kernel], size_kind,
       [&](const CallSource& source) {
@@ -132,16 +132,16 @@ void add_tape_of_call(PlanTable& plans, const CallClass& known, std::size_t kern
                       const std::shared_ptr<const ScheduledKernel>& scheduled) {
   const CallClass::Kernel& own = known.kernels[kernel];
   const CallNumbers numbers(own, call, sizes);
-  std::optional<KernelTape> tape = KernelTape::record(
-      own.spec.function, own.spec.form, numbers.shape, numbers.operands, known.features,
-      scheduled->parameters, scheduled->planned.parameters,
-      [&](const CallNumber& number) { return varies(own, number); });
+  std::optional<KernelTape> tape =
+      KernelTape::record(own.spec.function, own.spec.form, numbers.shape, numbers.operands,
+                         known.features, scheduled->parameters, scheduled->planned.parameters,
+                         [&](const CallNumber& number) { return varies(own, number); });
   std::shared_ptr<CachedPlan> taped;
   if (tape) {
     std::vector<CallSource> sources;
     for (const CallNumber& input : tape->inputs()) sources.push_back(source_in_call(own, input));
-    taped = std::make_shared<TapedKernel<CallSource>>(scheduled, *std::move(tape),
-                                                      std::move(sources));
+    taped =
+        std::make_shared<TapedKernel<CallSource>>(scheduled, *std::move(tape), std::move(sources));
   }
   add_tape(plans, known.known[kernel], size_kind_of(sizes), std::move(taped), known.device);
 }

@@ -55,10 +55,11 @@ void KernelLaunch::count_planned() { planned.fetch_add(1, std::memory_order_rela
 
 std::uint64_t planned_launches() { return planned.load(std::memory_order_relaxed); }
 
-std::shared_ptr<const ScheduledKernel> add_kernel(
-    PlanTable& plans, const ClassKernel& kernel, const fusion::Schedule& schedule,
-    const KernelSpec& spec, std::string_view target, const PlannedKernel& planned,
-    const Device& device) {
+std::shared_ptr<const ScheduledKernel> add_kernel(PlanTable& plans, const ClassKernel& kernel,
+                                                  const fusion::Schedule& schedule,
+                                                  const KernelSpec& spec, std::string_view target,
+                                                  const PlannedKernel& planned,
+                                                  const Device& device) {
   const ScheduleKey key(kernel, schedule);
   EmittedKernel emitted = emit_kernel(spec, target);
   if (emitted.layout.schedule != schedule) return nullptr;

@@ -80,10 +80,11 @@ std::uint64_t planned_launches();
 
 /// The kernel of a schedule, which is added where it is not known: that of a plan for `spec`; null
 /// if this has another schedule.
-std::shared_ptr<const ScheduledKernel> add_kernel(
-    PlanTable& plans, const ClassKernel& kernel, const fusion::Schedule& schedule,
-    const KernelSpec& spec, std::string_view target, const PlannedKernel& planned,
-    const Device& device);
+std::shared_ptr<const ScheduledKernel> add_kernel(PlanTable& plans, const ClassKernel& kernel,
+                                                  const fusion::Schedule& schedule,
+                                                  const KernelSpec& spec, std::string_view target,
+                                                  const PlannedKernel& planned,
+                                                  const Device& device);
 /// Adds a tape (TapedKernel) for calls with sizes of this kind. If there are very many, the one
 /// that has not held for longest is dropped. `taped`: null where there can be none.
 void add_tape(PlanTable& plans, const ClassKernel& kernel, std::size_t size_kind,

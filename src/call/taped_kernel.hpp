@@ -164,8 +164,8 @@ class RecentTapes {
   mutable std::array<std::atomic<std::uint8_t>, kSizeKinds> of_{};
   mutable std::array<std::atomic<std::uint32_t>, kMostTapes> used_{};  ///< made_, as it was then
   mutable std::array<std::atomic<bool>, kMostTapes> held_again_{};
-  mutable std::array<std::atomic<std::uint8_t>, kLastTapes> last_{};   ///< numbers, in turn
-  mutable std::atomic<std::uint32_t> made_ = 0;                        ///< since the beginning
+  mutable std::array<std::atomic<std::uint8_t>, kLastTapes> last_{};  ///< numbers, in turn
+  mutable std::atomic<std::uint32_t> made_ = 0;                       ///< since the beginning
   mutable std::atomic<std::uint32_t> wait_ = 0;  ///< calls before another one is wanted
   mutable std::atomic<std::uint8_t> count_ = 0;  ///< tapes have numbers below
 };

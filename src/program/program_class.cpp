@@ -267,7 +267,8 @@ std::size_t ProgramClass::bytes() const {
                       formulas.size() * sizeof formulas[0] +
                       2 * (output_sizes.size() + extents.size() + 2 * different.size()) +
                       updates.size() * sizeof updates[0] +
-                      (places.size() + unfused.size()) * sizeof(Place);
+                      (places.size() + unfused.size()) * sizeof(Place) +
+                      known.size() * sizeof(ClassKernel);
   for (const Condition& condition : conditions) {
     bytes += sizeof condition + condition.terms.size() * sizeof condition.terms[0];
   }
@@ -321,6 +322,12 @@ bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbe
     at.workspace = fusion::plan_few(Lifetimes(form.places, numbers).all(), at.offsets);
   }
   if (form.unfused.empty()) return true;
+  std::uint64_t together = 0;
+  for (const ProgramClass::Number bytes : form.unfused_together) {
+    together += fusion::aligned_bytes(static_cast<std::uint64_t>(numbers[bytes]));
+  }
+  if (at.workspace <= together) return true;
+  if (form.unfused.size() > fusion::kFewLifetimes) return false;
   const Lifetimes unfused(form.unfused, numbers);
   if (fusion::lives_together(unfused.all(), at.workspace)) return true;
   std::array<std::uint64_t, fusion::kFewLifetimes> offsets;
@@ -404,8 +411,7 @@ std::optional<std::uint64_t> workspace_by_class(const PlanTable& plans, const Ca
   return at.workspace;
 }
 
-bool run_by_class(PlanTable& plans, const Call& call, const View& workspace,
-                  std::uint64_t hash) {
+bool run_by_class(PlanTable& plans, const Call& call, const View& workspace, std::uint64_t hash) {
   ProgramClassKey key(call);
   if (!key.has_class() || !is_sound(call)) return false;
   ProgramNumbers at;

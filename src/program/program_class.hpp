@@ -136,6 +136,8 @@ struct ProgramClass final : CachedPlan {
   std::vector<std::uint64_t> fixed_offsets;
   std::uint64_t fixed_workspace = 0;
   std::vector<Place> unfused;  ///< of the workspace if nothing were fused, which is not smaller
+  std::vector<Number> unfused_together;  ///< bytes of those that lived together in the first call
+                                         ///< when most did
   std::vector<Step> steps;
   CallCounts counts;
   /// Of the first form of a class: the number of the one that a call was of last, which the next is
@@ -152,8 +154,7 @@ std::optional<std::uint64_t> workspace_by_class(const PlanTable& plans, const Ca
 /// error, and if its signature (`hash`) has been called often, nothing happened. Steps for which no
 /// tape held may get one; else it takes no lock. To be called in a base::ReadSection. Throws as
 /// ReadyProgram::run() does for a number that does not fit its partner's dtype.
-bool run_by_class(PlanTable& plans, const Call& call, const View& workspace,
-                  std::uint64_t hash);
+bool run_by_class(PlanTable& plans, const Call& call, const View& workspace, std::uint64_t hash);
 
 /// Adds the form of a call to its class, if it has none, and the kernels of its plan. A new form is
 /// planned for several other sizes.

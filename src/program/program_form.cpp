@@ -222,7 +222,6 @@ class FormMaker {
   template <class Get>
   std::vector<ProgramClass::Place> places(const Get& get) {
     const std::vector<fusion::Lifetime>& lives = get(samples_[0]);
-    if (lives.size() > fusion::kFewLifetimes) throw NoFormula();
     std::vector<ProgramClass::Place> all;
     for (std::size_t i = 0; i < lives.size(); ++i) {
       const Number bytes =
@@ -234,7 +233,26 @@ class FormMaker {
 
   void add_places() {
     form_.places = places([](const PlanSample& s) -> const auto& { return s.places.lifetimes; });
+    if (form_.places.size() > fusion::kFewLifetimes) throw NoFormula();
     form_.unfused = places([](const PlanSample& s) -> const auto& { return s.choice.unfused; });
+    find_unfused_together();
+  }
+
+  void find_unfused_together() {
+    const std::vector<fusion::Lifetime>& lives = samples_[0].choice.unfused;
+    std::uint64_t most = 0;
+    for (const fusion::Lifetime& begins : lives) {
+      std::uint64_t sum = 0;
+      std::vector<Number> together;
+      for (std::size_t i = 0; i < lives.size(); ++i) {
+        if (lives[i].first > begins.first || begins.first > lives[i].last) continue;
+        sum += fusion::aligned_bytes(lives[i].bytes);
+        together.push_back(form_.unfused[i].bytes);
+      }
+      if (sum <= most) continue;
+      most = sum;
+      form_.unfused_together = std::move(together);
+    }
   }
 
   // After add_formulas().

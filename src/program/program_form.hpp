@@ -42,7 +42,8 @@ bool find_tape_of_step(const PlanTable& plans, const ProgramClass& form, std::si
                        KernelLaunch& launch);
 /// Adds one for a call that has none, with the kernel of its schedule, if it can have one.
 void add_tape_of_step(PlanTable& plans, const ProgramClass& form, std::size_t step,
-                      const Call& call, const ProgramNumbers& at, const std::shared_ptr<const ScheduledKernel>& kernel);
+                      const Call& call, const ProgramNumbers& at,
+                      const std::shared_ptr<const ScheduledKernel>& kernel);
 
 using StepLaunches = KernelLaunches<ProgramClass::kMostSteps>;
 /// How a step is launched; where no tape holds it is planned. False if it would have nothing to

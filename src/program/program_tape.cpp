@@ -1,5 +1,5 @@
-// How the steps of a program are found for a call: by tapes (kernel/kernel_tape.hpp), which are made
-// where a step's layout is one that no tape of it holds for.
+// How the steps of a program are found for a call: by tapes (kernel/kernel_tape.hpp), which are
+// made where a step's layout is one that no tape of it holds for.
 #include <algorithm>
 
 #include "kernel/emit_kernel.hpp"
@@ -45,7 +45,8 @@ bool find_tape_of_step(const PlanTable& plans, const ProgramClass& form, std::si
 }
 
 void add_tape_of_step(PlanTable& plans, const ProgramClass& form, std::size_t step,
-                      const Call& call, const ProgramNumbers& at, const std::shared_ptr<const ScheduledKernel>& kernel) {
+                      const Call& call, const ProgramNumbers& at,
+                      const std::shared_ptr<const ScheduledKernel>& kernel) {
   const ProgramClass::Step& own = form.steps[step];
   std::vector<bool> differs(ProgramClass::kMostNumbers, false);
   for (const auto& [number, formula] : form.formulas) differs[number] = true;
@@ -55,15 +56,15 @@ void add_tape_of_step(PlanTable& plans, const ProgramClass& form, std::size_t st
   };
   StepNumbers numbers;
   const std::span<const fusion::Operand> operands = numbers.read(form, step, call, at);
-  std::optional<KernelTape> tape = KernelTape::record(
-      own.spec.function, own.spec.form, numbers.shape, operands, form.features,
-      kernel->parameters, kernel->planned.parameters, varies);
+  std::optional<KernelTape> tape =
+      KernelTape::record(own.spec.function, own.spec.form, numbers.shape, operands, form.features,
+                         kernel->parameters, kernel->planned.parameters, varies);
   std::shared_ptr<CachedPlan> taped;
   if (tape) {
     std::vector<NumberSource> sources;
     for (const CallNumber& input : tape->inputs()) sources.push_back(source_in_form(own, input));
-    taped = std::make_shared<TapedKernel<NumberSource>>(kernel, *std::move(tape),
-                                                        std::move(sources));
+    taped =
+        std::make_shared<TapedKernel<NumberSource>>(kernel, *std::move(tape), std::move(sources));
   }
   add_tape(plans, form.known[step], at.size_kind, std::move(taped), form.device);
 }

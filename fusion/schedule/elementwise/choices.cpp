@@ -29,7 +29,8 @@ struct TileShape {
 
 // What tiles cost by their shape: all that are as large as those of `elements`, or smaller, take as
 // long, since their blocks wait for the same loads. Both sides access whole cache lines if rows are
-// as long. Costs are whole numbers, so that a tape (size_tape.hpp) holds while the same one is less.
+// as long. Costs are whole numbers, so that a tape (size_tape.hpp) holds while the same one is
+// less.
 class TileCost {
  public:
   TileCost(Size rows, Size columns, int elements, int bytes)
@@ -40,8 +41,8 @@ class TileCost {
     const double square =
         1 + 0.01 * std::abs(std::log2(static_cast<double>(tile.rows) / tile.columns));
     const double larger = std::max(1.0, static_cast<double>(tile.rows * tile.columns) / elements_);
-    const double each = factor * square * larger * lines(rows_, tile.rows) *
-                        lines(columns_, tile.columns);
+    const double each =
+        factor * square * larger * lines(rows_, tile.rows) * lines(columns_, tile.columns);
     return count(rows_, tile.rows) * count(columns_, tile.columns) * std::llround(kUnit * each);
   }
 

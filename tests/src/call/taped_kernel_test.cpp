@@ -32,7 +32,9 @@ struct NumberedTapes {
     }
     return held;
   }
-  bool has(int number) const { return std::ranges::find(tapes, std::optional(number)) != tapes.end(); }
+  bool has(int number) const {
+    return std::ranges::find(tapes, std::optional(number)) != tapes.end();
+  }
 
   std::size_t kind = 5;  ///< of sizes
   RecentTapes recent;

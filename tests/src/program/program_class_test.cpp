@@ -65,6 +65,14 @@ const Form kForms[] = {
      {{-1, -2}},
      {{-1, -2}},
      true},
+    {"many_kernels",
+     "a = softmax(x, -1); b = a / sum(a, 0) + x; c = softmax(b * s, -1); d = c / sum(c, 0) + b;"
+     "e = softmax(d, -1); f = e / sum(e, 0) + d; g = softmax(f * s, -1); h = g / sum(g, 0) + f;"
+     "i = softmax(h, -1); j = i / sum(i, 0) + h; k = softmax(j * s, -1); l = k / sum(k, 0) + j;"
+     "l / (1 + sum(l * l, 0))",
+     {{-1, -2}},
+     {{-1, -2}},
+     true},
     {"attention",
      "sum(softmax(sum(q * k, -1) * 0.125, -2) * v, -2)",
      {{2, 4, 1, 16}, {2, 1, -2, 16}, {2, 1, -2, 16}},
