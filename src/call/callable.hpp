@@ -17,8 +17,8 @@ class Callable {
   Callable& operator=(const Callable&) = delete;
   virtual ~Callable() = default;
 
-  /// Launches the call. Where its plan is there, or its class is known: no lock. Where its plan is
-  /// there: no allocation. Throws Error.
+  /// Launches the call. Where its plan is there, or its class is known and tapes of its kernels
+  /// hold: no lock and no allocation. Throws Error.
   void launch(const Call& call);
   /// The plan of a call, made if it is not there: then the call is checked, and its kernels are
   /// found or, as Options::on_miss says, compiled. What it names belongs to this. Throws Error.

@@ -124,9 +124,11 @@ class Function {
   /// one kernel, and there is one for each shape. An output may be exactly the view of an input (in
   /// place); it may not overlap anything else. Throws Error: invalid_argument for a number, dtype,
   /// shape or device that does not fit or for an overlap, compile_failed, would_compile, device.
-  /// Sizes, strides and alignments that are new cost a layout on the stack, and leave nothing
+  /// Sizes, strides and alignments that are new cost a computation on the stack, and leave nothing
   /// behind, where a call was made before that had the same dtypes and numbers of axes, of which
-  /// the same had one element and the same were equally long, and led to the same kernels.
+  /// the same had one element and the same were equally long, and led to the same kernels. The
+  /// first calls for which these are chosen in another way add to what is known of them, which is
+  /// bounded, under a lock.
   void operator()(const Stream& stream, std::initializer_list<Argument> inputs,
                   std::initializer_list<View> outputs) const {
     call(stream, {inputs.begin(), inputs.size()}, {outputs.begin(), outputs.size()});

@@ -78,10 +78,11 @@ class Program {
   /// A repeated run takes no lock and allocates nothing. The same is true of a shape that was never
   /// seen, once two of its class have been run: calls in which the same axes have one element, the
   /// same axes are equally long and operands have gaps along the same ones, of such sizes that all
-  /// is fused and split alike (src/README.md says when). Such a run gives the bits and needs the
-  /// workspace of a plan made for its shape, of which nothing is kept; a shape that has come 256
-  /// times gets a plan. Calls are planned shape by shape if an output is an input or overlaps one,
-  /// and in programs with calls of the caller or with packed arguments.
+  /// is fused and split alike (src/README.md says when). The first runs whose kernels are chosen in
+  /// another way add to what is known of them, which is bounded, under a lock. Such a run gives the
+  /// bits and needs the workspace of a plan made for its shape, of which nothing is kept; a shape
+  /// that has come 256 times gets a plan. Calls are planned shape by shape if an output is an input
+  /// or overlaps one, and in programs with calls of the caller or with packed arguments.
   void run(const Stream& stream, std::span<const Argument> inputs, std::span<const View> outputs,
            const View& workspace) const;
   void run(const Stream& stream, std::initializer_list<Argument> inputs,
