@@ -113,7 +113,8 @@ TEST_P(GrowingLengths, PlanNextToNothing) {
     for (std::int64_t length = kLengths / 2; length < kLengths; ++length) call(length);
     backend->synchronize(stream);
     const std::uint64_t planned = planned_launches() - before;
-    EXPECT_LE(planned, kLengths / 2 / 50) << form.name;
+    // Rows of a GPU have a schedule for each few vectors more.
+    EXPECT_LE(planned, kLengths / 2 / (on_gpu() ? 10 : 50)) << form.name;
   }
 }
 
