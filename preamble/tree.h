@@ -84,24 +84,45 @@ KILN_FN void for_each_chunk(Index length, const Body& body) {
   });
 }
 
-// The same for one part of a row of up to kTreeChunk chunks: for those whose numbers are equal to
-// `part` modulo `parts`, a power of two that divides the residues of chunks. What is left of the
-// tree are the parts' results, as a row.
+// The number of residues of so many results, of one term where there are no more than pairs can be.
+template <class Index>
+KILN_FN u32 residues_in_pairs(Index count) {
+  return count <= kMostParts ? u32(kMostParts) : tree_residues(count);
+}
+// Calls body(number, merges, last) for those of `count` results, a row of the tree, whose numbers
+// are equal to `part` modulo `parts`, a power of two that divides their residues; with a number
+// past the end if there are none. What is left of the tree are the parts' results, as a row.
+template <class Index, class Body>
+KILN_FN void walk_part(Index count, Index part, Index parts, const Body& body) {
+  const Index own = part < count ? (count - part - 1) / parts + 1 : 1;
+  u32 residues = residues_in_pairs(count) / u32(parts);
+  while (residues > own) residues /= 2;  // all of those visited have an element
+  walk_residues(own, residues, [&](Index number, int merges, bool last) KILN_INLINED {
+    body(part + number * parts, merges, last);
+  });
+}
+
+// The same as for_each_chunk() for one of `parts` parts of a row, a power of two. Chunks come in
+// groups of kTreeChunk, whose results are a row too. Neighbouring parts are of different groups,
+// and of each have the chunks whose numbers are equal modulo how many parts share it. A part of
+// nothing has one chunk of nothing. The body is inlined in one place.
 template <class Index, class Body>
 KILN_FN void for_each_chunk_of(Index length, Index part, Index parts, const Body& body) {
   constexpr Index kChunk = kTreeChunk;
-  const Index chunks = length == 0 ? 0 : (length - 1) / kChunk + 1;
-  if (part >= chunks) {
-    body(Index(0), Index(0), 0);
-    return;
-  }
-  const Index own = (chunks - part - 1) / parts + 1;
-  const u32 all = chunks <= kMostParts ? u32(kMostParts) : tree_residues(chunks);
-  u32 residues = all / u32(parts);
-  while (residues > 1 && residues / 2 >= own) residues /= 2;
-  walk_residues(own, residues, [&](Index number, int merges, bool) KILN_INLINED {
-    const Index first = (part + number * parts) * kChunk;
-    body(first, least(length - first, kChunk), merges);
+  const Index chunks = length == 0 ? 1 : (length - 1) / kChunk + 1;
+  const Index groups = (chunks - 1) / kChunk + 1;
+  Index apart = 1;
+  while (apart < groups && apart < parts && apart < residues_in_pairs(groups)) apart *= 2;
+  const Index sharing = apart < groups ? Index(1) : parts / apart;
+  const Index own = part / apart;
+  walk_part(groups, part % apart, apart, [&](Index group, int after, bool) KILN_INLINED {
+    const Index from = group * kChunk;
+    const Index count = group < groups && own < sharing ? least(chunks - from, kChunk) : Index(0);
+    walk_part(count, own, sharing, [&](Index chunk, int merges, bool last) KILN_INLINED {
+      const Index first = (from + chunk) * kChunk;
+      const Index elements = chunk < count ? least(length - first, kChunk) : Index(0);
+      body(first, elements, merges + (last ? after : 0));
+    });
   });
 }
 

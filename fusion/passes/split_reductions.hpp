@@ -1,7 +1,8 @@
 // Split reductions (split-K): few long rows, or few columns of many, would leave most of a device
 // idle, so their reductions become two, the first over parts of each row, the second over what the
 // parts gave. A part has those chunks of a row or column whose numbers are equal modulo the number
-// of parts or, where columns have fewer chunks than parts, residues of one chunk that are equal
+// of parts; of more than kTreeChunk chunks, the same of groups of so many, and of the chunks of a
+// group; or, where columns have fewer chunks than parts, residues of one chunk that are equal
 // modulo a power of two: so sums follow the tree of all of it (numerics.md, preamble/tree.h). How
 // many splits a row has depends on shapes alone, so that results have the same bits on every device
 // of a family and on every run.
