@@ -41,21 +41,12 @@ KILN_FN void stream_vector(StreamVector* to, StreamVector value) {
 #endif
 }
 
-template <class T, int Lanes, class Index>
-KILN_FN void stream(T* row, Index first, int lanes, const Collected<T, Lanes>& values) {
+template <class T>
+KILN_FN void stream_bytes(T* row, const T* values, u64 bytes) {
   constexpr u64 kBytes = sizeof(StreamVector);
-  u8* to = reinterpret_cast<u8*>(row + first);
-  const u8* from = reinterpret_cast<const u8*>(values.lane);
-  u64 bytes = u64(lanes) * sizeof(T);
+  u8* to = reinterpret_cast<u8*>(row);
+  const u8* from = reinterpret_cast<const u8*>(values);
   const u64 past = reinterpret_cast<u64>(to) % kBytes;
-  if (past == 0 && lanes == Lanes) {  // the usual case, of known length
-    for (u64 at = 0; at < sizeof(T) * Lanes; at += kBytes) {
-      StreamVector value;
-      __builtin_memcpy(&value, from + at, kBytes);
-      stream_vector(reinterpret_cast<StreamVector*>(to + at), value);
-    }
-    return;
-  }
   const u64 head = past == 0 ? 0 : kBytes - past < bytes ? kBytes - past : bytes;
   if (head != 0) __builtin_memcpy(to, from, head);
   for (to += head, from += head, bytes -= head; bytes >= kBytes;
@@ -65,6 +56,19 @@ KILN_FN void stream(T* row, Index first, int lanes, const Collected<T, Lanes>& v
     stream_vector(reinterpret_cast<StreamVector*>(to), value);
   }
   if (bytes != 0) __builtin_memcpy(to, from, bytes);
+}
+template <class T, int Lanes, class Index>
+KILN_FN void stream(T* row, Index first, int lanes, const Collected<T, Lanes>& values) {
+  constexpr u64 kBytes = sizeof(StreamVector);
+  T* const to = row + first;
+  if (reinterpret_cast<u64>(to) % kBytes != 0 || lanes != Lanes) {
+    return stream_bytes(to, values.lane, u64(lanes) * sizeof(T));
+  }
+  for (u64 at = 0; at < sizeof(T) * Lanes; at += kBytes) {  // the usual case, of known length
+    StreamVector value;
+    __builtin_memcpy(&value, reinterpret_cast<const u8*>(values.lane) + at, kBytes);
+    stream_vector(reinterpret_cast<StreamVector*>(reinterpret_cast<u8*>(to) + at), value);
+  }
 }
 
 // Non-temporal stores are not ordered with others: this makes them visible before the kernel

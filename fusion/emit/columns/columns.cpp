@@ -153,14 +153,9 @@ class ColumnEmitter : public ReductionEmitter {
   void emit_result(std::size_t id) override {
     const TypedNode& node = graph_.nodes[id];
     const bool in_tree = sums_in_tree(node);
-    const std::string lanes = names_[id] + (in_tree                ? "_total"
-                                            : sums_in_blocks(node) ? "_all"
-                                                                   : "_lanes");
+    const std::string lanes = names_[id] + (in_tree ? "_total" : "_lanes");
     if (in_tree && is_host()) {
       out_.line(2, "const auto& {0}_total = {0}_tree.result();", names_[id]);
-    }
-    if (sums_in_blocks(node)) {
-      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, names_[id]);
     }
     if (!is_host() && !(in_tree && rows_.chunks != ColumnChunks::one)) {
       combine_threads(id, 2, lanes);

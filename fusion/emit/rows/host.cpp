@@ -109,7 +109,7 @@ void ReductionEmitter::open_vectors(const std::vector<std::size_t>& trees) {
               rows_.split ? "begin" : "0", last_vector());
     return;
   }
-  out_.line(2, "{0}[&]({1} chunk, {1} count, int merges) KILN_INLINED {{", each_chunk("size"),
+  out_.line(2, "{0}[&]({1} chunk, {1} count, int merges) KILN_INLINED {{", each_chunk(row_size()),
             index_);
   for (const std::size_t id : trees) out_.line(3, "{}_tree.begin(count);", names_[id]);
   out_.line(3, "for ({} own = 0; own < count; own += {}) {{", index_, schedule_.width);
@@ -149,8 +149,9 @@ void ReductionEmitter::emit_host_pass(int pass) {
     });
     const bool ends =
         std::ranges::find(schedule_.bounds, static_cast<int>(inner())) != schedule_.bounds.end();
-    out_.line(3, "{}<{}>(first, size, [&](auto part, {} first) KILN_INLINED {{",
-              ends ? "for_each_bounded_part" : "for_each_part", schedule_.width, index_);
+    out_.line(3, "{}<{}>(first, {}, [&](auto part, {} first) KILN_INLINED {{",
+              ends ? "for_each_bounded_part" : "for_each_part", schedule_.width, row_size(),
+              index_);
   }
   const int depth = ragged ? 4 : 3;
   load_vector(pass, depth);
@@ -158,12 +159,21 @@ void ReductionEmitter::emit_host_pass(int pass) {
   if (ragged) {
     out_.line(3, "}});");
     for_each_streamed([&](const std::string& name, const std::string& row) {
-      out_.line(3, "stream({}, first, lanes_from<{}>(first, size), {}_all);", row, schedule_.width,
-                name);
+      out_.line(3, "stream({}, first, lanes_from<{}>(first, {}), {}_all);", row, schedule_.width,
+                row_size(), name);
     });
   }
-  carry_sum_blocks(pass, 3, rows_.split ? "vector - begin" : "vector");
   close_vectors(trees);
+}
+
+// Where lanes are that lie in several segments (preamble/host_segments.h).
+std::string ReductionEmitter::own_lanes(std::size_t i) const {
+  return in_segments() ? fmt::format(", {}_own", operands_[i].name) : "";
+}
+void ReductionEmitter::declare_own_lanes(std::size_t i, int depth) {
+  if (!in_segments() || schedule_.operands[i].access == Access::runs) return;
+  out_.line(depth, "Collected<{}, part.most> {}_own;", storage_type(operands_[i].dtype),
+            operands_[i].name);
 }
 
 // What a pass reads of a vector.
@@ -171,6 +181,7 @@ void ReductionEmitter::load_vector(int pass, int depth) {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
     if (operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
+    declare_own_lanes(i, depth);
     out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
   }
 }
@@ -212,7 +223,7 @@ void ReductionEmitter::prefetch_next_row() {
 // ---- Results ------------------------------------------------------------------------------------
 
 void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& row) {
-  const bool contiguous = schedule_.operands[i].access == Access::contiguous;
+  const bool contiguous = in_segments() || schedule_.operands[i].access == Access::contiguous;
   const std::string& name = operands_[i].name;
   if (is_streamed(i)) {
     if (in_parts() && rows_.ragged) {
@@ -229,8 +240,9 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
   if (collects(i)) {
     out_.line(depth, "auto {}_lanes = part_results(part, {});", name, row);
   } else if (in_parts()) {
-    out_.line(depth, "auto {}_lanes = {}(part, {}, first{});", name,
-              converts_in_blocks(i) ? "half_results" : "results", row, stride);
+    declare_own_lanes(i, depth);
+    out_.line(depth, "auto {}_lanes = {}(part, {}, first{}{});", name,
+              converts_in_blocks(i) ? "half_results" : "results", row, stride, own_lanes(i));
   } else {
     out_.line(depth, "auto {}_lanes = {}<{}>({}, first{});", name,
               operands_[i].unrounded ? "unrounded_results" : "results", width(), row, stride);
@@ -240,7 +252,7 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
 void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
   std::string_view guard = is_guarded() ? "if (active) " : "";
   if (at_ends_) guard = is_guarded() ? "if (active && at_end) " : "if (at_end) ";
-  const bool contiguous = schedule_.operands[i].access == Access::contiguous;
+  const bool contiguous = in_segments() || schedule_.operands[i].access == Access::contiguous;
   const std::string& name = operands_[i].name;
   if (collects(i)) {
     out_.line(depth, "put_part_where({0}_there, part, {1}, first, {2}{0}_lanes);", name, row,
@@ -256,8 +268,8 @@ void ReductionEmitter::store_result(int depth, std::size_t i, const std::string&
                 name);
     }
   } else if (in_parts() && contiguous) {
-    out_.line(depth, "{}(part, {}, first, {}_lanes);",
-              converts_in_blocks(i) ? "store_halves" : "store", row, name);
+    out_.line(depth, "{}(part, {}, first, {}_lanes{});",
+              converts_in_blocks(i) ? "store_halves" : "store", row, name, own_lanes(i));
   } else if (in_parts()) {
     out_.line(depth, "scatter(part, {}, first, {}, {}_lanes);", row,
               operands_[i].stride_name(inner()), name);

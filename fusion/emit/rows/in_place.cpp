@@ -22,7 +22,7 @@ constexpr int kBytes = 4;  // of an f32
 bool ReductionEmitter::saves_in_place(std::size_t id) const {
   constexpr double kLeastCost = 4;
   const TypedNode& result = graph_.nodes[id];
-  if (in_cluster() || !online_.empty()) return false;
+  if (in_cluster()) return false;
   if (result.op == Op::input || node_text_.rounds(result)) return false;
   std::vector<bool> needed(id + 1, false);
   needed[id] = true;

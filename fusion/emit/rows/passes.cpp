@@ -155,16 +155,12 @@ void ReductionEmitter::emit_pass(int pass) {
     out_.line(2, "auto {}_lanes = {}<{}, {}, {}>();", names_[id],
               is_host() ? "start_accumulators" : "identity_lanes", info(node.op).combiner,
               partial_type(node), schedule_.width);
-    if (sums_in_blocks(node)) out_.line(2, "auto {0}_all = {0}_lanes;", names_[id]);
-    if (is_off_centre(id)) {
-      out_.line(2, "auto {0}_delta = {0}_lanes;", names_[id]);
-    }
   }
   if (is_host()) {
     emit_host_pass(pass);
   } else if (const Ids trees = trees_in(pass); trees.empty()) {
     for_each_part(pass, [&](int) { emit_batches(pass); });
-    if (is_shifted() && !finds_centres(pass)) for_ends([&] { emit_vector(pass, 3, ""); });
+    if (is_shifted()) for_ends([&] { emit_vector(pass, 3, ""); });
   } else if (rows_.columns != 0) {
     emit_threads_columns(pass, trees);
   } else if (keeps_chunks()) {
@@ -221,7 +217,7 @@ void ReductionEmitter::emit_row_chunks(int pass, const Ids& trees) {
   out_.line(2, "number = 0;");
   out_.indent(-1);
   out_.line(2, "}};");
-  out_.line(2, "{0}[&]({1} chunk, {1} count, int merges) KILN_INLINED {{", each_chunk("size"),
+  out_.line(2, "{0}[&]({1} chunk, {1} count, int merges) KILN_INLINED {{", each_chunk(row_size()),
             index_);
   in_row_chunk_ = true;
   out_.indent(1);
@@ -310,13 +306,6 @@ void ReductionEmitter::emit_batches(int pass) {
       continue;
     fetched.push_back(i);
   }
-  if (finds_centres(pass)) {
-    from_smem_ = uses_smem() && register_vectors() == 0;
-    if (copies_pending_) out_.line(2, "wait_copies<{}>();", rows_.vectors - 1);
-    emit_slots(pass, 0, 1, "KILN_UNROLL");
-    from_smem_ = false;
-    return;
-  }
   if (pass == last_pass_ && !prefetched_.empty()) return emit_prefetched(pass);
   if (rows_.vectors != 0 && (fetched.empty() || uses_smem())) {
     if (register_vectors() != 0 || !uses_smem()) {
@@ -364,30 +353,7 @@ void ReductionEmitter::emit_batches(int pass) {
   locate_vector(4);
   emit_vector(pass, 4, rows_.vectors != 0 ? "base + step" : "step");
   out_.line(3, "}}");
-  if (rows_.vectors == 0) {
-    carry_sum_blocks(pass, 3, rows_.split ? "batch - begin" : "batch");
-  }
   out_.line(2, "}}");
-}
-
-// Whether a pass over shared memory computes only centres of squares. A thread then uses the mean
-// of its first vector as its centre, and the next pass corrects for the others: layer_norm of
-// 32,768 f16 goes from 0.945 of a copy to 0.95.
-bool ReductionEmitter::finds_centres(int pass) const {
-  constexpr int kFewThreads = 512;
-  if (!uses_smem() || rows_.full_vectors == 0 || rows_.block() > kFewThreads) return false;
-  for (const std::size_t id : reductions_in(pass)) {
-    const OnlineReductions* const pair = online_pair_of(id);
-    if (pair == nullptr || !pair->squares || pair->centre != id) return false;
-  }
-  return pass != last_pass_;
-}
-
-// Whether squares are around such a centre.
-bool ReductionEmitter::is_off_centre(std::size_t id) const {
-  const OnlineReductions* const pair = online_pair_of(id);
-  return pair != nullptr && pair->squares && pair->around == id &&
-         finds_centres(pass_[pair->centre] - 1);
 }
 
 // A pass that only stores goes over the row backwards, beginning with what the caches still hold.
@@ -514,8 +480,7 @@ void ReductionEmitter::emit_each_lane(int pass, int depth, std::string_view slot
 // The value of a lane: computed, or cached by an earlier pass.
 void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::string_view slot) {
   if (is_cached_for(id, pass)) {
-    out_.line(depth, "const f32 {0} = {1}{2};", names_[id], cached_text(id, slot),
-              online_exponentials_.contains(id) ? fmt::format(" * {}_rescale", names_[id]) : "");
+    out_.line(depth, "const f32 {} = {};", names_[id], cached_text(id, slot));
     values_[id] = names_[id];
     return;
   }
@@ -532,14 +497,6 @@ std::string ReductionEmitter::cached_text(std::size_t id, std::string_view slot)
   if (has_place(id) && is_in_smem()) return name + "_kept.lane[lane]";
   return at_ends_ ? end_of(name) + ".lane[lane]"
                   : fmt::format("{}_cached[{}].lane[lane]", name, slot);
-}
-
-void ReductionEmitter::carry_sum_blocks(int pass, int depth, std::string_view done) {
-  for (const std::size_t id : reductions_in(pass)) {
-    if (!sums_in_blocks(graph_.nodes[id])) continue;
-    out_.line(depth, "if (ends_sum_block<{0}, {1}>({2})) carry<{3}>({4}_all, {4}_lanes);",
-              rows_.threads, rows_.batch, done, info(graph_.nodes[id].op).combiner, names_[id]);
-  }
 }
 
 void ReductionEmitter::emit_combine(std::size_t id, int depth) {
@@ -569,10 +526,6 @@ void ReductionEmitter::emit_combine(std::size_t id, int depth) {
   }
   out_.line(depth, "{3}{0}_lanes[lane] = {1}::combine({0}_lanes[lane], {2});", names_[id],
             info(node.op).combiner, value, at_ends_ ? "if (at_end) " : "");
-  if (!is_off_centre(id)) return;
-  const NodeId difference = graph_.nodes[node.operands[0]].operands[0];
-  out_.line(depth, "{2}{0}_delta[lane] = Sum::combine({0}_delta[lane], {1});", names_[id],
-            values_[difference], at_ends_ ? "if (at_end) " : "");
 }
 
 // The result of a reduction, from the combined partial results.

@@ -57,7 +57,6 @@ KernelDescription ReductionEmitter::run() {
     out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
     locate_rows();
     load_inputs();
-    count_own();
     for (int pass = 0; pass <= last_pass_; ++pass) {
       row_values(pass);
       emit_pass(pass);
@@ -138,7 +137,6 @@ void ReductionEmitter::order_passes() {
       row_values_[after].push_back(id);
     }
   }
-  choose_online_reductions();
   find_needed();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (operands_[i].output || !schedule_.operands[i].in_registers) continue;
@@ -155,43 +153,6 @@ void ReductionEmitter::order_passes() {
   for (const IndexedOperand& operand : graph_.indexed) places.push_back(operand.place);
   for (const BoundedAxis& bound : graph_.bounds) places.push_back(bound.end);
   of_place_ = live_nodes(graph_.nodes, places);
-}
-
-// Online reductions pay where the threads of a row have much to do between barriers: one barrier
-// less is worth the cost of moving a result to another centre.
-void ReductionEmitter::choose_online_reductions() {
-  constexpr int kManyVectors = 4;
-  constexpr int kWave = 32;
-  if (is_host() || rows_.columns != 0 || rows_.vectors < kManyVectors) return;
-  if (has_row_trees()) return;  // partial results would be around centres of threads
-  if (accuracy_ != Accuracy::storage) return;
-  online_ = online_reductions(graph_, pass_, row_invariant_, last_pass_);
-  // Combining parts of different sizes takes a division.
-  if (is_shifted() && rows_.threads <= kWave) {
-    std::erase_if(online_, [](const OnlineReductions& pair) { return pair.squares; });
-  }
-  for (const OnlineReductions& pair : online_) {
-    online_pairs_.try_emplace(pair.centre, &pair);
-    online_pairs_.try_emplace(pair.around, &pair);
-    if (!pair.squares) online_exponentials_.insert(pair.exponential);
-  }
-}
-
-const OnlineReductions* ReductionEmitter::online_pair_of(std::size_t id) const {
-  const auto found = online_pairs_.find(id);
-  return found == online_pairs_.end() ? nullptr : found->second;
-}
-
-// Writes the number of a thread's elements, if the mean of its own elements is used.
-void ReductionEmitter::count_own() {
-  if (std::ranges::none_of(online_, &OnlineReductions::squares)) return;
-  std::string count = fmt::format("{}", rows_.full_vectors * schedule_.width);
-  for (int slot = rows_.full_vectors; slot < rows_.vectors; ++slot) {
-    count +=
-        fmt::format(" + ({} + thread < vectors ? {} : 0)", slot * rows_.threads, schedule_.width);
-  }
-  if (is_shifted()) count += " + (at_end ? 1 : 0)";
-  out_.line(2, "const f32 own_count = f32({});", count);
 }
 
 // Shared memory is for inputs that more than one pass reads, and for what takes their places.
@@ -313,16 +274,7 @@ bool ReductionEmitter::is_worth_caching(std::size_t id) const {
   const TypedNode& node = graph_.nodes[id];
   if (compute_dtype(node.dtype) != DType::f32) return false;
   if (caches_in_place()) return saves_in_place(id);
-  return info(node.op).rule == Rule::floating && !is_cheaper_recomputed(id);
-}
-
-// Whether computing an exponential again is cheaper than caching it: then its argument is cached,
-// and nothing rescales it to the row's maximum. On an H200 softmax goes from 0.97 of a copy to 0.99
-// (4,096 bf16 and f32), and with more threads from 0.98 to 0.93 (16,384 bf16).
-bool ReductionEmitter::is_cheaper_recomputed(std::size_t id) const {
-  constexpr int kFewThreads = 256;
-  return schedule_.backend == Backend::nvidia && rows_.block() <= kFewThreads &&
-         online_exponentials_.contains(id);
+  return info(node.op).rule == Rule::floating;
 }
 
 bool ReductionEmitter::is_needed(std::size_t id, int pass) const {
@@ -343,19 +295,12 @@ std::string ReductionEmitter::partial_type(const TypedNode& node) const {
   return fmt::format("Found<{}, {}>", compute_type(graph_.nodes[node.operands[0]].dtype), index_);
 }
 
-// Whether a long row is summed in blocks, which keeps rounding errors small (preamble/reduce.h).
-bool ReductionEmitter::sums_in_blocks(const TypedNode& node) const {
-  const bool is_long = rows_.vectors == 0 || rows_.vectors > kSumBlockVectors;
-  return is_long && sums_floats(node) && !sums_in_tree(node);
-}
-
-// On the CPU a row of one vector has a lane for each residue. Of several reduced axes that are not
-// one in memory, elements of a residue are not at equal lanes.
+// On the CPU a row of one vector has a lane for each residue.
 bool ReductionEmitter::sums_in_tree(const TypedNode& node) const {
   if (rows_.columns != 0) return sums_floats(node);
   if (!is_host()) return has_row_trees() && sums_floats(node);
   const bool of_one_vector = in_parts() && rows_.vectors == 1;
-  return sums_floats(node) && rows_.axes == 1 && !of_one_vector;
+  return sums_floats(node) && !of_one_vector;
 }
 
 int ReductionEmitter::chunks_kept() const {
@@ -478,6 +423,24 @@ void ReductionEmitter::row_pointer(std::size_t i, std::string_view place) {
             storage_type(operand.dtype), operand.name, operand.name, at, place);
 }
 
+// Where the segments of a row are.
+void ReductionEmitter::row_segments() {
+  if (!in_segments()) return;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    if (operand.row_invariant || operand.iota || !(operand.output || is_used(operand))) continue;
+    const std::string& name = operand.name;
+    out_.line(2, "const auto {}_start = [&]({} segment) KILN_INLINED {{", name, index_);
+    out_.coordinates(3, index_, "segment", first_reduced(), inner());
+    out_.line(3, "return {}(0){};", signed_index_, offset(i, first_reduced(), inner()));
+    out_.line(2, "}};");
+    const bool contiguous = schedule_.operands[i].access == Access::contiguous;
+    const std::string stride = contiguous ? "" : ", " + operand.stride_name(inner());
+    out_.line(2, "const auto {0}_segments = {1}_segments({0}_row, extent_{2}, {0}_start{3});", name,
+              contiguous ? "contiguous" : "strided", inner(), stride);
+  }
+}
+
 const NodeId& ReductionEmitter::place_node(std::size_t i) const {
   const OperandText& operand = operands_[i];
   if (!operand.output) return *graph_.place_of(false, operand.argument);
@@ -595,6 +558,7 @@ std::string ReductionEmitter::row_number(const TypedNode& iota) const {
 }
 
 std::string ReductionEmitter::line_text(std::size_t operand) const {
+  if (in_segments()) return operands_[operand].name + "_segments";
   return operands_[operand].name + "_row" + offset(operand, first_reduced(), inner());
 }
 

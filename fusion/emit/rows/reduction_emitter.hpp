@@ -17,7 +17,6 @@
 #include "fusion/emit/kernel_writer.hpp"
 #include "fusion/emit/node_text.hpp"
 #include "fusion/infer/sum_tree.hpp"
-#include "fusion/schedule/rows/online_reductions.hpp"
 
 namespace kiln::fusion {
 
@@ -58,12 +57,9 @@ class ReductionEmitter {
   bool is_used(const OperandText& operand) const;
   bool is_read(const OperandText& operand, int pass) const;
   std::string partial_type(const TypedNode& node) const;
-  bool sums_in_blocks(const TypedNode& node) const;
   /// Whether a sum or product is combined in the order of its tree by TreeRows, TreeColumns,
   /// RowTree or ColumnTree (preamble/host_rows.h, tree.h, columns.h).
   bool sums_in_tree(const TypedNode& node) const;
-  /// The pair of online reductions that a node is the centre or the second one of, or null.
-  const OnlineReductions* online_pair_of(std::size_t id) const;
   bool is_cached(std::size_t id) const { return cached_in_[id] >= 0; }
 
   // Axes: the rows' come first, then those reduced, of which the innermost may be the last of all.
@@ -73,6 +69,13 @@ class ReductionEmitter {
     return rank() - static_cast<std::uint32_t>(rows_.axes) - (rows_.columns == 0 ? 0 : 1);
   }
   bool is_shifted() const { return rows_.phase >= 0; }
+  /// Whether the elements of a row are in segments, each along the innermost axis: several axes are
+  /// reduced that are not one in memory.
+  bool has_segments() const { return rows_.columns == 0 && rows_.axes > 1; }
+  /// On the CPU, where loads and stores find segments (preamble/host_segments.h).
+  bool in_segments() const { return is_host() && has_segments(); }
+  /// How many elements a row has.
+  std::string_view row_size() const { return has_segments() ? "length" : "size"; }
   /// How many of a thread's vectors are in registers, where some are in shared memory.
   int register_vectors() const { return rows_.vectors - rows_.in_smem; }
   bool in_cluster() const { return rows_.cluster_blocks > 1; }
@@ -109,7 +112,7 @@ class ReductionEmitter {
   std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;
   /// What an iota gives for a row.
   std::string row_number(const TypedNode& iota) const;
-  /// The pointer to a row, or to the segment of it that a vector is in.
+  /// The pointer to a row, or to the segment of it that a vector is in; on the CPU the segments.
   std::string line_text(std::size_t operand) const;
   std::string_view load_name() const { return loads_words() ? "load_words" : "load"; }
   bool loads_words() const;
@@ -119,8 +122,6 @@ class ReductionEmitter {
   bool uses_smem() const { return shared_bytes_ != 0; }
   /// Whether rows are copied to shared memory asynchronously.
   bool copies_rows_async() const;
-  bool finds_centres(int pass) const;
-  bool is_off_centre(std::size_t id) const;
 
   // Of each pass, ids ascending. Values before pass 0 depend on no reduction.
   using Ids = std::vector<std::size_t>;
@@ -155,9 +156,12 @@ class ReductionEmitter {
   }
   /// Whether an output's lanes are collected on the CPU, where else they are its memory.
   bool collects(std::size_t operand) const { return is_host() && is_indexed(operand); }
+  std::string own_lanes(std::size_t operand) const;
+  void declare_own_lanes(std::size_t operand, int depth);
   void locate_split(std::string_view unit, std::string_view row);
   void split_bounds();
   void row_pointers();
+  void row_segments();
   void emit_value(std::size_t id, int depth);
   void define_input(std::size_t id, int depth, const std::string& name, std::string element);
   std::string result_text(const TypedNode& node, std::string lane);
@@ -225,12 +229,9 @@ class ReductionEmitter {
   void collect_parameters();
   void skip_missing(int depth, std::string_view slot);
   void choose_smem();
-  void choose_online_reductions();
-  void count_own();
   int dense_blocks() const;
   void choose_prefetched();
   bool is_weight(std::size_t operand) const;
-  bool is_cheaper_recomputed(std::size_t id) const;
   void begin_prefetch();
   void prefetch(int depth, std::string_view from);
   int prefetch_distance() const;
@@ -270,7 +271,6 @@ class ReductionEmitter {
   void emit_lanes(int pass, int depth, std::string_view slot);
   void emit_fast_quotient(std::size_t id, int depth);
   void emit_combine(std::size_t id, int depth);
-  void carry_sum_blocks(int pass, int depth, std::string_view done);
   bool sums_in_pairs(int pass) const;
   bool has_varying_results(int pass) const;
   void emit_column_trees(int pass, const Ids& trees);
@@ -297,9 +297,6 @@ class ReductionEmitter {
   bool at_ends_ = false;         ///< it is for single elements at the ends of a row
   bool in_row_tree_ = false;     ///< it is for vectors of a row that are added up by their tree
   bool fast_quotients_ = false;  ///< it takes divisors and dividends to be in range
-  std::vector<OnlineReductions> online_;
-  std::unordered_map<std::size_t, const OnlineReductions*> online_pairs_;  ///< by both their nodes
-  std::unordered_set<std::size_t> online_exponentials_;
   std::vector<std::size_t> prefetched_;  ///< operands that only the last pass reads
   int last_pass_ = 0;
   std::vector<Ids> reductions_;  ///< by pass, as the next two

@@ -19,14 +19,18 @@ class RowEmitter : public ReductionEmitter {
   using ReductionEmitter::ReductionEmitter;
 
  private:
-  bool has_lines() const { return rows_.axes > 1; }
   bool stages(std::size_t i) const {
     return rows_.row_step != 0 && schedule_.operands[i].can_stage() && is_used(operands_[i]);
   }
   bool is_guarded() const override { return rows_.rows > 1; }
 
   void add_counts() override {
-    if (has_lines()) out_.add_divisor(Parameter::Kind::columns, "columns");
+    if (!has_segments()) return;
+    if (in_segments()) {
+      out_.add_divisor(Parameter::Kind::extent, fmt::format("extent_{}", inner()), inner());
+    } else {
+      out_.add_divisor(Parameter::Kind::columns, "columns");
+    }
   }
 
   void shared_memory() override {
@@ -38,7 +42,7 @@ class RowEmitter : public ReductionEmitter {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
       if (!is_reduction(node.op)) continue;
-      std::string type = partial_type(node);
+      const std::string type = partial_type(node);
       if (has_row_trees() && sums_in_tree(node)) {
         if (has_row_chunks()) declare_chunks(id);
         if (!is_shifted()) continue;
@@ -46,10 +50,6 @@ class RowEmitter : public ReductionEmitter {
                   info(node.op).combiner, type, threads_of_block(), schedule_.width, rows_.rows,
                   names_[id]);
         continue;
-      }
-      if (const OnlineReductions* pair = online_pair_of(id)) {
-        if (pair->centre == id) continue;
-        type = pair->squares ? "Moments" : "Exponentials";
       }
       if (in_cluster()) {
         out_.line(1, "KILN_SHARED ClusterSlots<{}, {}, {}> {}_slots;", type, threads_of_block(),
@@ -174,6 +174,7 @@ class RowEmitter : public ReductionEmitter {
     row_ends();
     row_pointers();
     row_places();
+    row_segments();
     if (is_shifted()) {
       out_.line(2, "const {} head = head_of<{}>({}_row);", index_, schedule_.width,
                 operands_[static_cast<std::size_t>(rows_.phase)].name);
@@ -190,14 +191,14 @@ class RowEmitter : public ReductionEmitter {
       }
     }
     if (keeps_chunks() && !is_full()) {
-      out_.line(2, "const RowChunks<{}, {}, {}, {}, {}, {}> kept(size, {}, {});",
-                threads_of_block(), schedule_.width, rows_.sets, chunks_kept(), !in_cluster(),
-                index_, is_shifted() ? "head" : "0",
+      out_.line(2, "const RowChunks<{}, {}, {}, {}, {}, {}> kept({}, {}, {});", threads_of_block(),
+                schedule_.width, rows_.sets, chunks_kept(), !in_cluster(), index_, row_size(),
+                is_shifted() ? "head" : "0",
                 in_cluster() ? fmt::format("block_of_cluster() * {}", chunks_kept()) : "0");
     }
     if (has_row_trees() && rows_.vectors == 0 && !has_row_chunks()) {
-      out_.line(2, "const u32 threads = threads_with_residues<{}, {}, {}>(size);", rows_.threads,
-                schedule_.width, rows_.sets);
+      out_.line(2, "const u32 threads = threads_with_residues<{}, {}, {}>({});", rows_.threads,
+                schedule_.width, rows_.sets, row_size());
     }
     split_bounds();
     for (const OperandText& operand : operands_) {
@@ -210,14 +211,17 @@ class RowEmitter : public ReductionEmitter {
 
   void locate_vector(int depth) override {
     const std::string scale = schedule_.width == 1 ? "" : fmt::format(" * {}", schedule_.width);
-    if (!has_lines()) {
-      out_.line(depth, "const {} first = {}vector{}{};", index_,
-                in_row_chunk_ && !keeps_chunks() ? "chunk + " : "", scale,
+    const bool in_chunk = in_row_chunk_ && !keeps_chunks();
+    if (in_segments() || !has_segments()) {
+      out_.line(depth, "const {} first = {}vector{}{};", index_, in_chunk ? "chunk + " : "", scale,
                 is_shifted() ? " + head" : "");
       return;
     }
-    out_.line(depth, "const {} segment = divide(vector, columns);", index_);
-    out_.line(depth, "const {} first = (vector - segment * columns.divisor){};", index_, scale);
+    const std::string_view at = in_chunk ? "of_row" : "vector";
+    if (in_chunk)
+      out_.line(depth, "const {} of_row = chunk / {} + vector;", index_, schedule_.width);
+    out_.line(depth, "const {} segment = divide({}, columns);", index_, at);
+    out_.line(depth, "const {} first = ({} - segment * columns.divisor){};", index_, at, scale);
     out_.coordinates(depth, index_, "segment", first_reduced(), inner());
   }
 
@@ -230,9 +234,9 @@ class RowEmitter : public ReductionEmitter {
       return fmt::format("load_runs{0}{1}, first, {2}_run, {2}_run_stride)", lanes, line_text(i),
                          operands_[i].name);
     }
-    if (in_parts() && schedule_.operands[i].access == Access::contiguous) {
-      return fmt::format("{}(part, {}, first)", converts_in_blocks(i) ? "load_halves" : "load",
-                         line_text(i));
+    if (in_parts() && (in_segments() || schedule_.operands[i].access == Access::contiguous)) {
+      return fmt::format("{}(part, {}, first{})", converts_in_blocks(i) ? "load_halves" : "load",
+                         line_text(i), own_lanes(i));
     }
     if (in_parts()) {
       return fmt::format("gather(part, {}, first, {})", line_text(i),
@@ -267,7 +271,8 @@ class RowEmitter : public ReductionEmitter {
   }
 
   std::string position_text() const override {
-    return fmt::format("{}first + {}(lane)", has_lines() ? "segment * size + " : "", index_);
+    return fmt::format("{}first + {}(lane)",
+                       has_segments() && !in_segments() ? "segment * size + " : "", index_);
   }
 
   void row_values(int pass) override {
@@ -278,81 +283,14 @@ class RowEmitter : public ReductionEmitter {
 
   void emit_result(std::size_t id) override {
     const TypedNode& node = graph_.nodes[id];
-    const OnlineReductions* const pair = online_pair_of(id);
-    if (pair != nullptr && pair->centre == id) return emit_own_centre(*pair);
     begin_cluster();
-    if (pair != nullptr) return emit_online(*pair);
-    const bool in_blocks = sums_in_blocks(node);
-    if (in_blocks) {
-      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, names_[id]);
-    }
     const std::string combined =
-        sums_in_tree(node) ? tree_result(id)
-                           : fmt::format("reduce<{}>({}_{}, {}_slots)", info(node.op).combiner,
-                                         names_[id], in_blocks ? "all" : "lanes", names_[id]);
+        sums_in_tree(node)
+            ? tree_result(id)
+            : fmt::format("reduce<{0}>({1}_lanes, {1}_slots)", info(node.op).combiner, names_[id]);
     out_.line(2, "const {} {} = {};", compute_type(node.dtype), names_[id],
               result_text(node, combined));
     values_[id] = names_[id];
-  }
-
-  // The centre that a thread uses: its own largest element, or the mean of its own elements.
-  void emit_own_centre(const OnlineReductions& pair) {
-    const std::string& name = names_[pair.centre];
-    out_.line(2, "const f32 {0}_own = {1}{2}>({0}_lanes);", name,
-              pair.squares ? "fold<Sum, " : "fold<Max, ", schedule_.width);
-    if (pair.squares) {
-      if (is_off_centre(pair.around)) {
-        out_.line(2, "const f32 {0}_centre = {0}_own * {1:.9g}f;", name, 1.0 / schedule_.width);
-      } else {
-        out_.line(2, "const f32 {0}_centre = {0}_own / maximum(own_count, 1.0f);", name);
-      }
-    } else {
-      out_.line(2, "const f32 {0}_centre = is_lowest({0}_own) ? 0.0f : {0}_own;", name);
-    }
-    values_[pair.centre] = name + "_centre";
-  }
-
-  // Both results of a pair of online reductions, from those around the threads' own centres.
-  void emit_online(const OnlineReductions& pair) {
-    const std::string& centre = names_[pair.centre];
-    const std::string& around = names_[pair.around];
-    const std::string sum = fmt::format("fold<Sum, {}>({}_lanes)", schedule_.width, around);
-    std::string result;
-    if (pair.squares) {
-      const bool equal = rows_.full_vectors == rows_.vectors && !is_shifted();
-      if (is_off_centre(pair.around)) {
-        out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{moments_around(", around);
-        out_.line(4, "{0}_centre, own_count, fold<Sum, {2}>({1}_delta), {3})}}}};", centre, around,
-                  schedule_.width, sum);
-      } else {
-        out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{{{own_count, {1}_centre, {2}}}}}}};", around,
-                  centre, sum);
-      }
-      out_.line(2, "const Moments {0}_row = reduce<CombineMoments<{1}>>({0}_own, {0}_slots);",
-                around, equal);
-      out_.line(2, "const f32 {} = {}_row.mean;", centre, around);
-      result = around + "_row.squares";
-    } else {
-      const bool narrow =
-          !node_text_.is_term(pair.exponential) &&
-          node_text_.of(pair.exponential, values_, storage_).text.starts_with("narrow");
-      out_.line(2, "Lanes<Exponentials, 1> {0}_own = {{{{{{{1}_own, {2}}}}}}};", around, centre,
-                sum);
-      out_.line(
-          2, "const Exponentials {0}_row = reduce<CombineExponentials<{1}>>({0}_own, {0}_slots);",
-          around, narrow);
-      out_.line(2, "const f32 {} = {}_row.largest;", centre, around);
-      if (is_cached(pair.exponential)) {
-        out_.line(2, "const f32 {0}_rescale = CombineExponentials<{1}>::exp({2}_own - {2});",
-                  names_[pair.exponential], narrow, centre);
-      }
-      // A row of only -infinity, or with +infinity, gives NaN.
-      result = fmt::format("{0}_row.sum + ({1} - {1})", around, centre);
-    }
-    values_[pair.centre] = centre;
-    const TypedNode& node = graph_.nodes[pair.around];
-    out_.line(2, "const f32 {} = {};", around, result_text(node, result));
-    values_[pair.around] = around;
   }
 
   void store_row_values() override {

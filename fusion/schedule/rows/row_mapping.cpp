@@ -244,11 +244,9 @@ void choose_registers(RowSchedule& rows, Size vectors, Size least_vectors, const
   const Size each = std::max<Size>(1, (vectors + rows.threads - 1) / rows.threads);
   const bool may_keep = !rows.split && !device.forced.read_again;
   if (backend == Backend::host) {
+    constexpr int kFew = 64;
     const bool kept = may_keep && rows.columns == 0 && each <= model.max_vectors;
-    rows.vectors = !kept                         ? 0
-                   : vectors == 1                ? 1
-                   : vectors <= kSumBlockVectors ? kSumBlockVectors
-                                                 : model.max_vectors;
+    rows.vectors = !kept ? 0 : vectors == 1 ? 1 : vectors <= kFew ? kFew : model.max_vectors;
     return;
   }
   const int kept = on_chip_bytes(bytes);

@@ -37,9 +37,6 @@ struct RowModel {
 
 const RowModel& row_model(Backend backend);
 
-/// Vectors of a block of a long sum: kSumBlock of preamble/reduce.h.
-inline constexpr int kSumBlockVectors = 64;
-
 /// A schedule that a test asks for, as far as a kernel can have it, so that results of all of them
 /// can be compared. What is 0 or false is chosen as ever.
 struct ForcedRows {

@@ -106,6 +106,15 @@ TEST_P(AmdReductions, GroupsOfChannelsAreReadOnceInWholeVectors) {
   EXPECT_EQ(columns.count("global_store_(dwordx4|b128)"), 4) << columns.assembly;
 }
 
+// Of several axes that are not one in memory.
+TEST_P(AmdReductions, SegmentsOfARowAreReadOnceInWholeVectors) {
+  const Machine machine = testing::machine_code(
+      "softmax(x, -1, -2)", {{"x", DType::f16, {64, 8, 480}, {4096, 512, 1}, false}}, GetParam());
+  expect_no_scratch(machine);
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 4) << machine.assembly;
+  EXPECT_EQ(machine.count("global_load_"), 4) << machine.assembly;
+}
+
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdReductions,
                          ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"),
                          testing::target_name);
@@ -124,6 +133,27 @@ TEST(NvidiaReductions, Compile) {
         EXPECT_FALSE(kernel.code.empty()) << text << " of " << length << " on " << target;
         EXPECT_EQ(kernel.resources.scratch.value_or(0), 0)
             << text << " of " << length << " on " << target;
+      }
+    }
+  }
+}
+
+// Rows of several axes that are not one in memory.
+TEST(NvidiaReductions, OfSegmentsCompile) {
+  if (targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  for (const char* target : {"sm_80", "sm_90"}) {
+    for (const char* text : {"softmax(x, -1, -2)", "sum(x, -1, -2)",
+                             "d = x - mean(x, -1, -2); d / sqrt(mean(d * d, -1, -2) + 1)"}) {
+      for (const Dims& shape :
+           {Dims{64, 16, 49}, Dims{64, 8, 480}, Dims{64, 9, 3136}, Dims{64, 12, 3136}}) {
+        const std::int64_t step = shape[2] + 24;
+        Specification specification;
+        specification.arguments = {
+            {"x", DType::bf16, shape, {shape[1] * step + 8, step, 1}, false}};
+        const CompiledKernel kernel = compile_for(parse("checked", text), specification, target);
+        EXPECT_EQ(kernel.resources.scratch.value_or(0), 0)
+            << text << " of " << shape[1] << " times " << shape[2] << " on " << target;
       }
     }
   }
