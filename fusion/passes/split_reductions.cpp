@@ -67,7 +67,7 @@ class Splitter {
         const Dims& rows = to_.shape(node.operands[0]);
         const bool read_again = std::ranges::find(again, rows) != again.end();
         splits = splits_of(rows, from_.shapes[id], read_again, model_);
-        trace_splits(rows, from_.shapes[id], read_again, splits);
+        if (model_.forced == 0) trace_splits(rows, from_.shapes[id], read_again, splits);
       }
       return splits > 1 ? split(node, from_.shapes[id], splits) : to_.add(node, from_.shapes[id]);
     });
@@ -199,16 +199,21 @@ std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again, const 
   const bool columns = from[inner] == to[inner];
   const std::int64_t side_by_side = columns ? std::min(from[inner], model.columns) : 1;
   const std::int64_t blocks = (rows + side_by_side - 1) / side_by_side;
-  if (blocks >= (read_again ? model.few_read_again : model.few_blocks)) return 1;
+  const bool many = blocks >= (read_again ? model.few_read_again : model.few_blocks);
+  if (many && model.forced == 0) return 1;
   const std::int64_t length = elements / rows;
   const std::int64_t chunks = (length - 1) / kTreeChunk + 1;
   const std::int64_t wanted = columns ? length * side_by_side / model.least_length : chunks;
   // Parts of one chunk of a column have elements that are far apart: of few columns, pieces of
   // sectors.
   const bool whole_chunks = !columns || side_by_side < model.least_columns;
-  const std::int64_t most =
-      std::min({model.most_blocks / blocks, from[split_axis(from, to)] - 1, parts_of(chunks),
-                whole_chunks ? next_power_of_two(chunks) : kMostParts});
+  const std::int64_t in_tree = std::min({from[split_axis(from, to)] - 1, parts_of(chunks),
+                                         whole_chunks ? next_power_of_two(chunks) : kMostParts});
+  if (model.forced != 0) {
+    const auto most = static_cast<std::uint64_t>(std::max<std::int64_t>(1, in_tree));
+    return std::min(model.forced, static_cast<std::int64_t>(std::bit_floor(most)));
+  }
+  const std::int64_t most = std::min(model.most_blocks / blocks, in_tree);
   if (std::min(wanted, most) < model.least_splits) return 1;
   const std::uint64_t splits = std::min(std::bit_ceil(static_cast<std::uint64_t>(wanted)),
                                         std::bit_floor(static_cast<std::uint64_t>(most)));

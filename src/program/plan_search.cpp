@@ -65,7 +65,7 @@ Prepared prepare(const Definition& definition, const CallTypes& call,
   graph.graph = fusion::drop_trivial_reductions(graph.graph, graph.shapes);
   graph = fusion::optimise(graph);
   if (fuse) graph = fusion::split_attention(graph);
-  fusion::SplitGraph split = fusion::split_reductions(graph);
+  fusion::SplitGraph split = fusion::split_reductions(graph, {.forced = definition.forced.parts});
   prepared.lengths = std::move(split.lengths);
   prepared.graph = fusion::place_views(split.graph, prepared.arguments, outputs, unpacked);
   return prepared;

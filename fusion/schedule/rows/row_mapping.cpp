@@ -285,7 +285,8 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
   const bool wide = width >= 8 && !rows.split;
   const bool large_smem = device.large_smem && (rows.phase < 0 ? in_vector.weights <= in_vector.rows
                                                                : in_vector.weights == 0);
-  if (device.clusters && !rows.split && vectors * kept > model.on_chip_row) {
+  const int forced = rows.chunks == ColumnChunks::one ? 0 : device.forced.cluster_blocks;
+  if (device.clusters && !rows.split && (vectors * kept > model.on_chip_row || forced != 0)) {
     const bool twice = large_smem && (!wide || (in_vector.weights != 0 && !in_vector.bf16));
     const int cluster_row = twice ? model.on_chip_row : model.cluster_row;
     int blocks = power_of_two_from((vectors * kept + cluster_row - 1) / cluster_row);
@@ -293,7 +294,8 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
     if (rows.chunks != ColumnChunks::one) {
       const int chunk = kTreeChunk / width;
       own = chunk * std::max(1, cluster_row / (chunk * kept));
-      blocks = power_of_two_from((vectors + own - 1) / own);
+      if (forced != 0) own = chunk * (((vectors + chunk - 1) / chunk + forced - 1) / forced);
+      blocks = forced != 0 ? forced : power_of_two_from((vectors + own - 1) / own);
     }
     if (blocks <= kMostBlocks && own * kept <= model.on_chip_row) {
       rows.cluster_blocks = blocks;

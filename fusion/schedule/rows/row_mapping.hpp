@@ -43,6 +43,10 @@ struct ForcedRows {
   int threads = 0;          ///< GPUs: per row or column, a power of two; not of clusters
   int width = 0;            ///< GPUs: no more elements in a vector, a power of two
   bool read_again = false;  ///< each pass reads the row, of which nothing is kept on chip
+  int cluster_blocks = 0;  ///< NVIDIA GPUs with clusters: that share a row of several chunks, which
+                           ///< more than one pass reads; a power of two of up to 8
+  int parts = 0;  ///< of a row or column that a Program cuts, where its tree has so many: 1 or a
+                  ///< power of two (passes/split_reductions.hpp)
 };
 
 /// Features in which GPUs of one backend differ, and what is asked of a schedule.

@@ -2,6 +2,7 @@
 // shared memory within a wave, 16-byte accesses, no scratch, for waves of 32 and of 64 lanes.
 #include <gtest/gtest.h>
 
+#include "tests/src/numerics/forced_schedule.hpp"
 #include "tests/support/machine_code.hpp"
 #include "tests/support/private_cache.hpp"
 
@@ -133,6 +134,29 @@ TEST(NvidiaReductions, Compile) {
         EXPECT_FALSE(kernel.code.empty()) << text << " of " << length << " on " << target;
         EXPECT_EQ(kernel.resources.scratch.value_or(0), 0)
             << text << " of " << length << " on " << target;
+      }
+    }
+  }
+}
+
+// Schedules that tests of bits ask for, where blocks share a row. Where planners would choose other
+// numbers of blocks, a few words may be spilled.
+TEST(NvidiaReductions, OfForcedClustersCompile) {
+  if (targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  for (const char* text : {"softmax(x, -1)", "d = f32(x) - mean(f32(x), -1); mean(d * d, -1)",
+                           "x / sqrt(mean(x * x, -1) + 0.5)"}) {
+    for (const std::int64_t length : {32'769, 50'257, 65'536, 131'072}) {
+      for (const int blocks : {2, 4, 8}) {
+        Specification specification;
+        specification.arguments = {{"x", DType::bf16, {64, length}, {}, false}};
+        const CompiledKernel kernel =
+            compile_for(testing::with_schedule(parse("checked", text), {.cluster_blocks = blocks}),
+                        specification, "sm_90");
+        const bool fits = length <= blocks * std::int64_t{65'536};
+        EXPECT_EQ(kernel.source.find("ClusterChunks<") != std::string::npos, fits);
+        EXPECT_LE(kernel.resources.scratch.value_or(0), 32)
+            << text << " of " << length << ", " << blocks << " blocks";
       }
     }
   }

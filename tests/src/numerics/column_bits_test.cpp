@@ -272,6 +272,20 @@ TEST_P(ColumnBits, OfFewColumnsInParts) {
   }
 }
 
+// In how many parts a Program cuts columns: chunks, residues, or none.
+TEST_P(ColumnBits, DoNotShowParts) {
+  std::uint64_t next = 0;
+  for (const std::int64_t length : {2'100, 33'000, 170'001}) {
+    for (const int parts : {1, 2, 16, 64}) {
+      // Emulated, others take long.
+      if (GetParam() == DeviceType::hip && (parts == 16 || length > 100'000)) continue;
+      const Columns columns{.length = length, .groups = ++next % 2 == 0 ? 3 : 40};
+      check(Form::sums, columns, DType::bf16, next, true, {.parts = parts});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 // Several axes are counted as one.
 TEST_P(ColumnBits, OfSeveralAxes) {
   for (const Dims& shape : {Dims{5, 3, 40, 7}, Dims{60, 2, 33, 16}}) {

@@ -23,7 +23,9 @@ inline Function with_schedule(const Function& function, const fusion::ForcedRows
 inline std::string describe(const fusion::ForcedRows& forced) {
   return (forced.threads == 0 ? "" : fmt::format(", {} threads", forced.threads)) +
          (forced.width == 0 ? "" : fmt::format(", up to {} lanes", forced.width)) +
-         (forced.read_again ? ", read again" : "");
+         (forced.read_again ? ", read again" : "") +
+         (forced.cluster_blocks == 0 ? "" : fmt::format(", {} blocks", forced.cluster_blocks)) +
+         (forced.parts == 0 ? "" : fmt::format(", {} parts", forced.parts));
 }
 
 }  // namespace kiln::testing

@@ -216,6 +216,37 @@ TEST_P(RowBits, DoNotShowTheSchedule) {
   }
 }
 
+// How many parts a Program cuts a row in: fewer than it has chunks too, or none.
+TEST_P(RowBits, DoNotShowParts) {
+  constexpr DType kTypes[] = {DType::bf16, DType::f32};
+  std::uint64_t next = 0;
+  for (const std::int64_t length : {70'001, 163'841, 360'449}) {
+    for (const int parts : {1, 2, 4, 8, 16}) {
+      ++next;
+      // Emulated, others take long.
+      if (GetParam() == DeviceType::hip && (parts != 2 || length > 200'000)) continue;
+      const HostArray rows = testing::random_array(kTypes[next % 2], {2, length}, next);
+      check(next % 3 == 0 ? Case::two_reductions : Case::sum, rows, {}, true, {.parts = parts});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// How many blocks share a row: 2, 4 or 8, of which some may have nothing.
+TEST_P(RowBits, DoNotShowClusters) {
+  if (GetParam() != DeviceType::cuda) GTEST_SKIP() << "blocks of other devices form no clusters";
+  for (const std::int64_t length : {32'769, 50'257, 65'536, 100'003, 131'072}) {
+    for (const int blocks : {2, 4, 8}) {
+      const HostArray rows = testing::random_array(DType::bf16, {3, length}, 7);
+      for (const Case which : {Case::variance, Case::normalised}) {
+        check(which, rows, {}, false, {.cluster_blocks = blocks});
+        check(which, rows, {.gap = 3, .lead = 1}, false, {.cluster_blocks = blocks});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // A value of two operands that three passes need: GPUs with rows in shared memory leave it there.
 TEST_P(RowBits, OfValuesInThePlacesOfOperands) {
   const Function function = parse(
