@@ -9,6 +9,7 @@
 #include <cmath>
 #include <random>
 #include <type_traits>
+#include <utility>
 
 #include "fusion/reference/tree.hpp"
 #include "kiln/reduction.hpp"
@@ -293,8 +294,10 @@ TEST_P(RowBits, OfUnalignedRowsWhoseLastChunkIsShort) {
 }
 
 TEST_P(RowBits, OfRowsThatEndAsDataSays) {
-  for (const std::int64_t length : {5'000, 40'000, 70'001}) {
-    const std::int64_t end = length - 1'233;
+  constexpr std::pair<std::int64_t, std::int64_t> kEnds[] = {{5'000, 3'767},   {40'000, 38'767},
+                                                             {40'000, 300},    {70'001, 32'768},
+                                                             {70'001, 32'769}, {70'001, 68'768}};
+  for (const auto& [length, end] : kEnds) {
     const HostArray whole = testing::random_array(DType::bf16, {2, length}, 3);
     HostArray rows = HostArray::contiguous(DType::bf16, {2, end});
     for (std::int64_t i = 0; i < rows.size(); ++i) {
