@@ -209,8 +209,8 @@ KILN_FN DotFloats madd(DotFloats a, DotFloats b, DotFloats c) {
 KILN_FN DotFloats as_floats(Dots whole) { return __builtin_convertvector(whole, DotFloats); }
 // What each product is moved by to be one of a weight less its zero point. All are whole numbers
 // below 2^24 and remain what they are.
-template <class T>
-KILN_FN f32 center_of(f32 zero_point) {
+template <class T, class Number>
+KILN_FN Number center_of(Number zero_point) {
   return f32(weight_offset<T>()) - zero_point;
 }
 KILN_FN DotFloats centered_floats(Dots products, DotFloats sum_of_x, f32 center) {

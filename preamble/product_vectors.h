@@ -277,14 +277,39 @@ KILN_FN Results<T, Value> results_of(VectorsOf<T> elements, const Value& value) 
 
 // ---- groups -------------------------------------------------------------------------------------
 
-// What is computed once for each group of a row is computed for so many groups at a time.
+// What is computed once for each group of a row is computed for so many groups at a time: for each
+// group by itself, or for vectors of groups where compilers would not make these of a loop.
 enum : u32 { kGroups = 16 };
+struct GroupVector {
+  int first;
+};
 template <class T>
 struct Groups {
-  T of[kGroups];
+  alignas(4 * kSimd) T of[kGroups];
   KILN_MEMBER T& operator[](u32 g) { return of[g]; }
+  KILN_MEMBER Floats operator[](GroupVector groups) const {
+    Floats result;
+    if constexpr (is_same<T, f32>()) {
+      __builtin_memcpy(&result, of + groups.first, sizeof result);
+    } else {
+      for (int k = 0; k < kSimd; ++k) result[k] = f32(of[groups.first + k]);
+    }
+    return result;
+  }
+  KILN_MEMBER void set(GroupVector groups, Floats values) {
+    static_assert(is_same<T, f32>(), "set: vectors are of floats");
+    __builtin_memcpy(of + groups.first, &values, sizeof values);
+  }
 };
 #define KILN_EACH_GROUP(g) KILN_EACH_LANE(g, int(kGroups))
+#if defined(__clang__)
+#define KILN_EACH_GROUP_VECTOR(g)                                                      \
+  _Pragma("clang loop unroll(full)") for (GroupVector g = {0}; g.first < int(kGroups); \
+                                          g.first += kSimd)
+#else
+#define KILN_EACH_GROUP_VECTOR(g) \
+  _Pragma("GCC unroll 4") for (GroupVector g = {0}; g.first < int(kGroups); g.first += kSimd)
+#endif
 
 // A loop that is seldom run, and would take registers from others.
 #if defined(__clang__)
@@ -344,6 +369,17 @@ KILN_FN Floats add_product(A sum, B a, C b) {
 }
 
 KILN_FN Floats minus_zero_point(Floats numbers, f32 zero_point) { return numbers - zero_point; }
+
+#if KILN_HOST
+// As for one group (products.h).
+KILN_FN Floats nearest_zero_point(Floats zero_points) {
+  const Floats whole = (zero_points + 12582912.0f) - 12582912.0f;
+  return (Floats)((Integers)whole & (zero_points <= 1024.0f) & (zero_points >= -1024.0f));
+}
+KILN_FN Floats nearest_zero_point(Floats dividends, Floats divisors) {
+  return nearest_zero_point(dividends * (1.0f / divisors));
+}
+#endif
 
 template <int Count>
 struct VectorSums {

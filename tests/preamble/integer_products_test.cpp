@@ -73,7 +73,8 @@ int main() {
 }
 )";
 
-// Compares each 8-bit float, and each packed element alone and looked up, with its number.
+// Compares each 8-bit float, and each packed element alone and looked up, with its number, and
+// zero points of vectors of groups with those of one.
 constexpr const char* kElements = R"(
 #include "preamble/product_vectors.h"
 using namespace kiln;
@@ -111,7 +112,25 @@ static void check_codes() {
     compare(results[i / kSimd][i % kSimd], number * 3.0f + 1.0f);
   }
 }
+static void check_zero_points() {
+  Groups<f32> points;
+  Groups<f32> divisors;
+  const f32 all[] = {0.5f, -0.4f, 1e30f, -3.7f, 0.0f, 1024.4f, -1025.0f, bit_cast<f32>(0x7fc00000u)};
+  for (u32 g = 0; g < kGroups; ++g) points[g] = all[g % 8];
+  for (u32 g = 0; g < kGroups; ++g) divisors[g] = g % 5 == 0 ? 0.0f : 0.25f * f32(g);
+  Groups<f32> whole;
+  Groups<f32> quotients;
+  KILN_EACH_GROUP_VECTOR(g) {
+    whole.set(g, nearest_zero_point(points[g]));
+    quotients.set(g, nearest_zero_point(points[g], divisors[g]));
+  }
+  for (u32 g = 0; g < kGroups; ++g) {
+    compare(whole[g], nearest_zero_point(points[g]));
+    compare(quotients[g], nearest_zero_point(points[g], divisors[g]));
+  }
+}
 int main() {
+  check_zero_points();
   check_bytes<f8e4m3>();
   check_bytes<f8e5m2>();
   check_bytes<f8e4m3fnuz>();

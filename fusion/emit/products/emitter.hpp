@@ -124,6 +124,10 @@ class ProductEmitter : private ProductAxes {
   void begin_several_groups();
   void declare_of_group(std::string_view type, const std::string& name, const Scope& scope);
   std::string group_loops(const Scope& scope) const;
+  std::string form_loops(const Scope& scope) const;
+  std::string set_of_group(const std::string& name, const Scope& scope,
+                           const std::string& value) const;
+  std::string of_form(NodeId part) const;
   std::string group_indices(const Scope& scope) const;
   void for_each_vector();
   bool is_loaded(std::size_t i) const;

@@ -116,6 +116,23 @@ Scope ProductEmitter::of_activation(const ProductForm& form) const {
   return of_group({form.activation});
 }
 
+// Begins a statement by which a value of a form is computed for each group, to be followed by
+// set_of_group(): in vectors, which compilers do not make of a loop with a quotient in it.
+std::string ProductEmitter::form_loops(const Scope& scope) const {
+  return loops(scope) + (in_groups_ ? "KILN_EACH_GROUP_VECTOR(g) " : "");
+}
+
+std::string ProductEmitter::set_of_group(const std::string& name, const Scope& scope,
+                                         const std::string& value) const {
+  return in_groups_ ? fmt::format("{}{}.set(g, {});", name, indices(scope), value)
+                    : fmt::format("{}{} = {};", name, indices(scope), value);
+}
+
+// What is of a row stands for all of its groups.
+std::string ProductEmitter::of_form(NodeId part) const {
+  return in_groups_ ? fmt::format("in_all({})", values_[part]) : values_[part];
+}
+
 void ProductEmitter::begin_groups() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.form(id)) continue;
@@ -125,32 +142,37 @@ void ProductEmitter::begin_groups() {
       begin_integers(static_cast<NodeId>(id));
       continue;
     }
-    const std::string scale = form.scale ? values_[*form.scale] : "1.0f";
+    const std::string scale = form.scale ? of_form(*form.scale) : "1.0f";
     const std::string& own = names_[id];
     const Scope zero_points = of_zero_point(form);
     const Scope offsets = of_offset(form);
-    const std::string at = group_indices(zero_points);
+    const std::string zero_point = fmt::format("{}_zero_point{}", own, group_indices(zero_points));
+    const auto set = [&](int depth, std::string_view what, const Scope& scope,
+                         const std::string& value) {
+      out_.line(depth, "{}", set_of_group(fmt::format("{}_{}", own, what), scope, value));
+    };
     declare_of_group("f32", own + "_zero_point", zero_points);
     if (!form.has_offset()) {
-      out_.line(3, "{}{}_zero_point{} = {};", group_loops(zero_points), own, at,
-                values_[*form.zero_point]);
+      out_.line(3, "{}{}", form_loops(zero_points),
+                set_of_group(own + "_zero_point", zero_points, of_form(*form.zero_point)));
       begin_integers(static_cast<NodeId>(id));
       continue;
     }
     declare_of_group("f32", own + "_offset", offsets);
-    out_.line(3, "{}{{", group_loops(offsets));
+    out_.line(3, "{}{{", form_loops(offsets));
     if (form.zero_point) {
-      const std::string& zero_point = values_[*form.zero_point];
-      out_.line(4, "{}_zero_point{} = nearest_zero_point({});", own, at, zero_point);
-      out_.line(4, "{0}_offset{1} = ({0}_zero_point{2} - {3}) * {4};", own, group_indices(offsets),
-                at, zero_point, scale);
+      const std::string given = of_form(*form.zero_point);
+      set(4, "zero_point", zero_points, fmt::format("nearest_zero_point({})", given));
+      set(4, "offset", offsets, fmt::format("({} - {}) * {}", zero_point, given, scale));
     } else {
-      const std::string& bias = values_[*form.bias];
       const bool minus = form.bias_is_subtracted;
-      out_.line(4, "{}_zero_point{} = nearest_zero_point({}{}, {});", own, at, minus ? "" : "-",
-                bias, scale);
-      out_.line(4, "{0}_offset{1} = fma({0}_zero_point{2}, {3}, {4}{5});", own,
-                group_indices(offsets), at, scale, minus ? "-" : "", bias);
+      const std::string bias = of_form(*form.bias);
+      const std::string offset = (minus ? "-" : "") + bias;
+      set(4, "zero_point", zero_points,
+          fmt::format("nearest_zero_point({}{}, {})", minus ? "" : "-", bias, scale));
+      set(4, "offset", offsets,
+          in_groups_ ? fmt::format("add_product({}, {}, {})", offset, zero_point, scale)
+                     : fmt::format("fma({}, {}, {})", zero_point, scale, offset));
     }
     out_.line(3, "}}");
     begin_integers(static_cast<NodeId>(id));

@@ -102,20 +102,28 @@ void ProductEmitter::begin_integers(NodeId sum) {
   if (form.is_centered()) {
     const Scope centers = of_zero_point(form);
     declare_of_group("f32", names_[sum] + "_center", centers);
-    out_.line(3, "{0}{1}_center{2} = center_of<{3}>({1}_zero_point{2});", group_loops(centers),
-              names_[sum], group_indices(centers), storage_type(graph_.nodes[form.weight].dtype));
+    out_.line(3, "{}{}", form_loops(centers),
+              set_of_group(names_[sum] + "_center", centers,
+                           fmt::format("center_of<{}>({}_zero_point{})",
+                                       storage_type(graph_.nodes[form.weight].dtype), names_[sum],
+                                       group_indices(centers))));
   }
   const std::string times =
-      form.activation_scale ? fmt::format(" * {}", values_[*form.activation_scale]) : "";
+      form.activation_scale ? fmt::format(" * {}", of_form(*form.activation_scale)) : "";
   const Scope factors = of_scales(form);
   declare_of_group("f32", names_[sum] + "_factor", factors);
-  out_.line(3, "{}{}_factor{} = {}{};", group_loops(factors), names_[sum], group_indices(factors),
-            form.scale ? values_[*form.scale] : "1.0f", times);
+  const std::string scale = form.scale   ? of_form(*form.scale)
+                            : in_groups_ ? std::string("in_all(1.0f)")
+                                         : std::string("1.0f");
+  out_.line(3, "{}{}", form_loops(factors),
+            set_of_group(names_[sum] + "_factor", factors, scale + times));
   if (!form.has_offset()) return;
   const Scope rests = of_rest(form);
   declare_of_group("f32", names_[sum] + "_rest", rests);
-  out_.line(3, "{0}{1}_rest{2} = {1}_offset{3}{4};", group_loops(rests), names_[sum],
-            group_indices(rests), group_indices(of_offset(form)), times);
+  out_.line(3, "{}{}", form_loops(rests),
+            set_of_group(
+                names_[sum] + "_rest", rests,
+                fmt::format("{}_offset{}{}", names_[sum], group_indices(of_offset(form)), times)));
 }
 
 void ProductEmitter::add_integers_on_host(NodeId sum) {

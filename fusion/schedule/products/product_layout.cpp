@@ -7,6 +7,7 @@
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/schedule/merged_axes.hpp"
+#include "fusion/schedule/products/product_values.hpp"
 #include "fusion/schedule/products/tile_layout.hpp"
 
 namespace kiln::fusion {
@@ -17,7 +18,8 @@ namespace {
 // is mapped to a wave, and to more threads while there are too few for the largest GPUs; fewer take
 // the vectors of as many as a row can have in turns, so that the order of adding follows from its
 // length alone. A thread keeps up to four partial results of each row for that, or two with more
-// columns. The CPU adds 64 elements side by side, in a loop that compilers vectorise.
+// columns. The CPU adds 64 elements side by side, in a loop that compilers vectorise; where it
+// multiplies integers it takes eight rows, as arranging the vector for them costs as much as two.
 constexpr int kMostProductColumns = 8;
 constexpr int kLanesAtATime = 8;
 constexpr int kHostLanes = 64;
@@ -176,16 +178,16 @@ int choose_width(const ScratchVector<Axis>& axes, std::span<const SizedOperand> 
   return width;
 }
 
-int rows_at_once(int columns, Backend backend) {
+int rows_at_once(int columns, Backend backend, bool integers) {
   constexpr int kFewColumns = 4;
-  if (columns <= 2) return 4;
+  if (columns <= 2) return backend == Backend::host && integers ? 8 : 4;
   return columns <= kFewColumns && backend != Backend::nvidia ? 4 : 2;
 }
 
-void map_to_threads(SizedLayout& layout, Size batches, Backend backend) {
+void map_to_threads(SizedLayout& layout, Size batches, Backend backend, bool integers) {
   Schedule& schedule = layout.schedule;
   ProductSchedule& products = schedule.products;
-  products.rows = rows_at_once(products.columns, backend);
+  products.rows = rows_at_once(products.columns, backend, integers);
   while (products.rows > 1 && products.rows > layout.rows) products.rows /= 2;
   RowSchedule& shares = schedule.reduction;
   if (backend != Backend::host) {
@@ -289,7 +291,8 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   if (schedule.products.tiles.vectors_per_group > 0) {
     map_tiles(layout, batches);
   } else {
-    map_to_threads(layout, batches, backend);
+    const bool integers = backend == Backend::host && ProductValues(graph, schedule).in_integers();
+    map_to_threads(layout, batches, backend, integers);
   }
 
   for (std::size_t i = 0; i < operands.size(); ++i) {
