@@ -99,6 +99,10 @@ KILN_FN Dots add_dots(Dots sum, DotBytes a, DotBytes b) {
 template <class T, int Lanes>
 struct DotWeights {
   const u8* from;
+  // Those so many elements later.
+  KILN_MEMBER DotWeights at(i64 elements) const {
+    return {from + (is_packed<T>() ? elements >> 1 : elements)};
+  }
 };
 template <int Lanes, int Align, class T, class Index>
 KILN_FN DotWeights<T, Lanes> dot_weights(const T* row, Index first) {
@@ -178,19 +182,58 @@ KILN_FN Dots activation_sum(const DotVector<T, Lanes>& x) {
   return sum;
 }
 
-// Sums of integer products of many groups, and those with a scale for each group, which are added
-// to their total after each block of vectors (ends_vectors).
+template <class T, class Vector>
+KILN_FN T fold_vector(Vector vector) {
+  Lanes<T, 8> lanes;
+  static_assert(sizeof lanes == sizeof vector, "fold_vector: lanes are those of the vector");
+  __builtin_memcpy(&lanes, &vector, sizeof lanes);
+  return fold<Sum, 8>(lanes);
+}
+
+// So many vectors are arranged at a time, for many rows. They are in no more groups than kGroups.
+enum : u32 { kStaged = kGroups };
+template <class Count>
+KILN_FN u32 staged_vectors(Count left) {
+  return left < Count(kStaged) ? u32(left) : u32(kStaged);
+}
+template <class T, int Lanes>
+struct StagedVectors {
+  DotVector<T, Lanes> vector[kStaged];
+  Dots sum[kStaged];
+  KILN_MEMBER void set(u32 i, const DotVector<T, Lanes>& x) {
+    vector[i] = x;
+    sum[i] = activation_sum(x);
+  }
+  KILN_MEMBER f32 total(u32 i) const { return f32(fold_vector<i32>(sum[i])); }
+};
+#define KILN_EACH_STAGED(i, count) KILN_PLAIN_LOOP for (u32 i = 0; i < count; ++i)
+#define KILN_EACH_SIDE(side, rows, count) \
+  KILN_PLAIN_LOOP for (int side = 0; side < rows; side += count)
+#define KILN_EACH_ROLLED(i, count) KILN_PLAIN_LOOP for (int i = 0; i < count; ++i)
+
+// What there is of one row, in a loop over these, as if there were all rows.
+template <class T>
+struct OneRow {
+  T value;
+  KILN_MEMBER T& operator[](int) { return value; }
+};
+
+// Of several groups, the first ones; 0 for the others, which are in no row.
+KILN_FN Floats first_groups(Floats values, GroupVector groups, u32 count) {
+  Integers number;
+  for (int k = 0; k < kSimd; ++k) number[k] = groups.first + k;
+  return (Floats)((Integers)values & (number < i32(count)));
+}
+
+// Sums of integer products of many groups, and those with a scale for each group: of the vectors of
+// a stage, which are added to those of a row.
 struct WholeSums {
   DotTotals all = {};
-  KILN_MEMBER void end_block() {}
+  KILN_MEMBER void add(const WholeSums& stage) { all += stage.all; }
 };
 struct ScaledSums {
-  DotFloats block = {};
   DotFloats all = {};
-  KILN_MEMBER void end_block() {
-    all += block;
-    block = DotFloats{};
-  }
+  KILN_MEMBER void add(const ScaledSums& stage) { all += stage.all; }
 };
 
 KILN_FN void add_whole(WholeSums& sums, Dots products) {
@@ -223,17 +266,15 @@ KILN_FN DotFloats centered_floats(Dots products, DotFloats sum_of_x) {
 }
 // `scale` is that of weights times that of activations.
 KILN_FN void add_scaled(ScaledSums& sums, DotFloats products, f32 scale) {
-  sums.block = madd(products, scale - DotFloats{}, sums.block);
-}
-template <class T, class Vector>
-KILN_FN T fold_vector(Vector vector) {
-  Lanes<T, 8> lanes;
-  static_assert(sizeof lanes == sizeof vector, "fold_vector: lanes are those of the vector");
-  __builtin_memcpy(&lanes, &vector, sizeof lanes);
-  return fold<Sum, 8>(lanes);
+  sums.all = madd(products, scale - DotFloats{}, sums.all);
 }
 KILN_FN i64 total(const WholeSums& sums) { return fold_vector<i64>(sums.all); }
 KILN_FN f32 total(const ScaledSums& sums) { return fold_vector<f32>(sums.all); }
+KILN_FN f32 total(const Groups<f32>& of_groups) {
+  Lanes<f32, int(kGroups)> lanes;
+  __builtin_memcpy(&lanes, of_groups.of, sizeof lanes);
+  return fold<Sum, int(kGroups)>(lanes);
+}
 
 #else
 

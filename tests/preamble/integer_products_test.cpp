@@ -52,7 +52,6 @@ static void check(bool extremes) {
     const f32 center = center_of<T>(f32(zero_point));
     add_scaled(scaled, zero_point == 0 ? centered_floats<T>(dots, as_floats(sum_of_x))
                                        : centered_floats(dots, as_floats(sum_of_x), center), 2.0f);
-    scaled.end_block();
     failures += total(whole) != want;
     failures += total(scaled) != f32(2 * want);
   }

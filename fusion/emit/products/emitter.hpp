@@ -1,7 +1,8 @@
 // Writes matrix-vector products (product_layout.hpp): the frame and stores (products.cpp), names,
 // offsets and values (values.cpp), the loops that add up sums (sums.cpp), values of groups
-// (groups.cpp), what is looked up by codes (codes.cpp), integer products (integers.cpp), and matrix
-// instructions (tiles.cpp). Where values are computed is decided in product_values.hpp.
+// (groups.cpp), what is looked up by codes (codes.cpp), integer products (integers.cpp, on the CPU
+// stages.cpp), and matrix instructions (tiles.cpp). Where values are computed is decided in
+// product_values.hpp.
 #pragma once
 
 #include <cstdint>
@@ -98,7 +99,9 @@ class ProductEmitter : private ProductAxes {
   std::string_view element_type(std::size_t id) const;
   std::string lanes() const;
   std::string_view each_lane() const { return vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH_LANE"; }
-  std::string_view each() const { return vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH"; }
+  std::string_view each() const {
+    return many_rows_ ? "KILN_EACH_ROLLED" : vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH";
+  }
 
   // The loop over the elements of the rows, which GPUs go through in turns
   // (ProductSchedule::turns).
@@ -120,9 +123,12 @@ class ProductEmitter : private ProductAxes {
   // loop over groups.
   bool takes_groups() const;
   void group_values();
+  void compute_group_values();
+  void compute_group_values(bool of_rows);
   void load_group_value(std::size_t id);
   void begin_several_groups();
   void declare_of_group(std::string_view type, const std::string& name, const Scope& scope);
+  void keep_of_group(std::string_view type, const std::string& name, const Scope& scope);
   std::string group_loops(const Scope& scope) const;
   std::string form_loops(const Scope& scope) const;
   std::string set_of_group(const std::string& name, const Scope& scope,
@@ -150,7 +156,6 @@ class ProductEmitter : private ProductAxes {
   void begin_groups();
   void begin_integers(NodeId sum);
   Scope of_scales(const ProductForm& form) const;
-  Scope of_rest(const ProductForm& form) const;
   /// The loop in which a value of an element is computed: that of a part of a vector, that of a row
   /// or that of a row's columns.
   enum class Loop : std::uint8_t { part, row, result };
@@ -162,8 +167,24 @@ class ProductEmitter : private ProductAxes {
   void sum_integers();
   void load_integers();
   void add_integers(NodeId sum);
-  void add_integers_on_host(NodeId sum);
   std::string integer_vector(const ProductForm& form) const;
+
+  // The same on the CPU.
+  bool in_stages() const;
+  int rows_beside(std::size_t sums) const;
+  void sum_in_stages(const std::vector<NodeId>& sums);
+  bool has_rest(NodeId sum) const;
+  void stage_vectors(const std::vector<NodeId>& sums);
+  void add_rests(NodeId sum);
+  void multiply_staged(const std::vector<NodeId>& sums);
+  std::string loops_beside(const Scope& scope) const;
+  std::string extents_beside(const Scope& scope) const;
+  std::string indices_beside(const Scope& scope) const;
+  std::vector<std::size_t> weights_of(const std::vector<NodeId>& sums) const;
+  void declare_beside(const std::vector<NodeId>& sums);
+  void find_weights(const std::vector<NodeId>& sums, int depth, bool of_columns);
+  std::string beside(const std::string& name, const Scope& scope) const;
+  void multiply(NodeId sum, const std::string& to);
 
   // Tiles (preamble/product_tiles.h).
   void declare_tiles();
@@ -205,6 +226,9 @@ class ProductEmitter : private ProductAxes {
   std::string_view index_;
   std::string_view signed_index_;
   bool vectors_ = false;
+  bool many_rows_ = false;    ///< too many for loops over them to be unrolled
+  int side_ = 1;              ///< rows side by side, of those
+  bool in_row_ = false;       ///< of a loop over rows around what is being written
   int lanes_per_sum_ = 1;     ///< or vectors
   int rows_ = 1;              ///< of a thread, in the code being written
   bool one_column_ = false;   ///< c is a number there, not the index of a loop

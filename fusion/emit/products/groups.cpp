@@ -10,7 +10,7 @@
 namespace kiln::fusion {
 
 bool ProductEmitter::takes_groups() const {
-  if (!host() || !has_groups() || !(vectors_ || nodes_.in_integers())) return false;
+  if (!host() || !has_groups() || !vectors_) return false;
   bool any = false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (nodes_.scope(id).level != Level::group) continue;
@@ -29,10 +29,36 @@ void ProductEmitter::group_values() {
   group_declarations_.clear();
   out_.line(3, "if (g == 0) {{");
   out_.indent(1);
+  compute_group_values();
+  out_.indent(-1);
+  out_.line(3, "}}");
+  out_.insert(before_groups_, group_declarations_);
+}
+
+// Computes what there is of each of several groups, from `group` on: first what rows share. Where
+// there are many rows, the rest in one loop over them.
+void ProductEmitter::compute_group_values() {
+  compute_group_values(false);
+  const Scope rows{Level::group, true, false};
+  const bool in_loop = in_stages() && by_rows(rows);
+  if (in_loop) {
+    out_.line(3, "{}{{", loops(rows));
+    out_.indent(1);
+    in_row_ = true;
+  }
+  compute_group_values(true);
+  begin_groups();
+  if (!in_loop) return;
+  in_row_ = false;
+  out_.indent(-1);
+  out_.line(3, "}}");
+}
+
+void ProductEmitter::compute_group_values(bool of_rows) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     const Scope& scope = nodes_.scope(id);
-    if (scope.level != Level::group || is_reduction(node.op)) continue;
+    if (scope.level != Level::group || is_reduction(node.op) || by_rows(scope) != of_rows) continue;
     if (node.op == Op::input) {
       load_group_value(id);
       continue;
@@ -43,10 +69,6 @@ void ProductEmitter::group_values() {
     values_[id] = names_[id] + group_indices(scope);
     out_.line(3, "{}{} = {};", group_loops(scope), values_[id], text);
   }
-  begin_groups();
-  out_.indent(-1);
-  out_.line(3, "}}");
-  out_.insert(before_groups_, group_declarations_);
 }
 
 // Loads what an operand has for several groups: whole numbers of its elements apart along one axis,
@@ -81,8 +103,19 @@ void ProductEmitter::declare_of_group(std::string_view type, const std::string& 
     out_.line(3, "{} {}{};", type, name, extents(scope));
     return;
   }
+  if (in_row_ && by_rows(scope)) {
+    out_.line(3, "OneRow<Groups<{}>{}> {};", type, extents({scope.level, false, scope.columns}),
+              name);
+    return;
+  }
+  keep_of_group(type, name, scope);
+}
+
+// The same where it is used after the loop over rows too.
+void ProductEmitter::keep_of_group(std::string_view type, const std::string& name,
+                                   const Scope& scope) {
   group_declarations_ +=
-      fmt::format("{}Groups<{}> {}{};\n", out_.indentation(1), type, name, extents(scope));
+      fmt::format("{}Groups<{}> {}{};\n", out_.indentation(2), type, name, extents(scope));
 }
 
 std::string ProductEmitter::group_loops(const Scope& scope) const {
@@ -151,7 +184,11 @@ void ProductEmitter::begin_groups() {
                          const std::string& value) {
       out_.line(depth, "{}", set_of_group(fmt::format("{}_{}", own, what), scope, value));
     };
-    declare_of_group("f32", own + "_zero_point", zero_points);
+    if (is_integer(graph_.nodes[id].dtype) && in_stages()) {
+      keep_of_group("f32", own + "_zero_point", zero_points);
+    } else {
+      declare_of_group("f32", own + "_zero_point", zero_points);
+    }
     if (!form.has_offset()) {
       out_.line(3, "{}{}", form_loops(zero_points),
                 set_of_group(own + "_zero_point", zero_points, of_form(*form.zero_point)));

@@ -19,25 +19,21 @@ void ProductEmitter::sum_integers() {
     if (is_reduction(graph_.nodes[id].op)) sums.push_back(id);
   }
   begin_turns();
+  if (host()) {
+    sum_in_stages(sums);
+    return end_turns();
+  }
   for (const NodeId id : sums) {
     out_.line(2, "{} {}_sums{};", is_integer(graph_.nodes[id].dtype) ? "WholeSums" : "ScaledSums",
               names_[id], extents(every_result()));
   }
   begin_vectors();
   load_integers();
-  if (!host()) group_values();
+  group_values();
   for (const NodeId id : sums) add_integers(id);
-  if (host()) {
-    for (const NodeId id : sums) {
-      out_.line(3, "if (ends_vectors<{}>(vector)) {}{}_sums{}.end_block();", schedule_.width,
-                loops(every_result()), names_[id], indices(every_result()));
-    }
-  }
   end_vectors();
   for (const NodeId id : sums) {
-    const std::string sum = fmt::format("{}_sums{}", names_[id], indices(every_result()));
-    if (host()) out_.line(2, "{}{}.end_block();", loops(every_result()), sum);
-    take_total(id, fmt::format("total({})", sum));
+    take_total(id, fmt::format("total({}_sums{})", names_[id], indices(every_result())));
   }
   end_turns();
 }
@@ -48,11 +44,10 @@ void ProductEmitter::load_integers() {
   std::vector<std::string> loaded;
   const auto load_once = [&](const std::string& type, const std::string& name, const Scope& scope,
                              const std::string& text) {
-    if (std::ranges::find(loaded, name) != loaded.end()) return false;
+    if (std::ranges::find(loaded, name) != loaded.end()) return;
     loaded.push_back(name);
     out_.line(3, "{} {}{};", type, name, extents(scope));
     out_.line(3, "{}{}{} = {};", loops(scope), name, indices(scope), text);
-    return true;
   };
   for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.form(id)) continue;
@@ -63,21 +58,15 @@ void ProductEmitter::load_integers() {
     const int width = schedule_.width;
     const OperandText& rows = operands_[weights];
     const std::string dots = rows.name + "_dots";
-    const bool is_new = load_once(
-        fmt::format("DotWeights<{}, {}>", type, width), dots, rows.scope,
-        fmt::format("dot_weights<{}, {}>({})", width, schedule_.operands[weights].alignment,
-                    row_and_first(weights, "first")));
-    if (is_new && host() && rows.scope.rows)
-      prefetch(weights, 3, width, rows.scope, dots + indices(rows.scope) + ".from");
+    load_once(fmt::format("DotWeights<{}, {}>", type, width), dots, rows.scope,
+              fmt::format("dot_weights<{}, {}>({})", width, schedule_.operands[weights].alignment,
+                          row_and_first(weights, "first")));
     const std::string name = integer_vector(form);
     load_once(fmt::format("DotVector<{}, {}>", type, width), name, operands_[x].scope,
               fmt::format("dot_vector<{}, {}, {}>({})", type, width,
                           schedule_.operands[x].alignment, row_and_first(x, "first")));
     load_once("Dots", name + "_sum", operands_[x].scope,
               fmt::format("activation_sum({}{})", name, indices(operands_[x].scope)));
-    if (!host() || is_integer(graph_.nodes[id].dtype)) continue;
-    load_once("DotFloats", name + "_sum_floats", operands_[x].scope,
-              fmt::format("as_floats({}_sum{})", name, indices(operands_[x].scope)));
   }
 }
 
@@ -90,18 +79,13 @@ Scope ProductEmitter::of_scales(const ProductForm& form) const {
   return of_group({form.scale, form.activation_scale});
 }
 
-Scope ProductEmitter::of_rest(const ProductForm& form) const {
-  return of_group({form.bias, form.zero_point, form.scale, form.activation_scale});
-}
-
-// On the CPU the factors of the products of each group, and of what is left of a zero point or a
-// bias, are computed with the values of groups.
+// On the CPU the factors of the products of each group are computed with the values of groups.
 void ProductEmitter::begin_integers(NodeId sum) {
   const ProductForm& form = *nodes_.form(sum);
   if (!form.integers || !host() || is_integer(graph_.nodes[sum].dtype)) return;
   if (form.is_centered()) {
     const Scope centers = of_zero_point(form);
-    declare_of_group("f32", names_[sum] + "_center", centers);
+    keep_of_group("f32", names_[sum] + "_center", centers);
     out_.line(3, "{}{}", form_loops(centers),
               set_of_group(names_[sum] + "_center", centers,
                            fmt::format("center_of<{}>({}_zero_point{})",
@@ -111,50 +95,16 @@ void ProductEmitter::begin_integers(NodeId sum) {
   const std::string times =
       form.activation_scale ? fmt::format(" * {}", of_form(*form.activation_scale)) : "";
   const Scope factors = of_scales(form);
-  declare_of_group("f32", names_[sum] + "_factor", factors);
-  const std::string scale = form.scale   ? of_form(*form.scale)
-                            : in_groups_ ? std::string("in_all(1.0f)")
-                                         : std::string("1.0f");
+  keep_of_group("f32", names_[sum] + "_factor", factors);
+  const std::string scale = form.scale ? of_form(*form.scale) : "in_all(1.0f)";
   out_.line(3, "{}{}", form_loops(factors),
             set_of_group(names_[sum] + "_factor", factors, scale + times));
-  if (!form.has_offset()) return;
-  const Scope rests = of_rest(form);
-  declare_of_group("f32", names_[sum] + "_rest", rests);
-  out_.line(3, "{}{}", form_loops(rests),
-            set_of_group(
-                names_[sum] + "_rest", rests,
-                fmt::format("{}_offset{}{}", names_[sum], group_indices(of_offset(form)), times)));
-}
-
-void ProductEmitter::add_integers_on_host(NodeId sum) {
-  const ProductForm& form = *nodes_.form(sum);
-  const std::size_t weights = nodes_.operand_of(graph_.nodes[form.weight]);
-  const std::size_t x = nodes_.operand_of(graph_.nodes[form.activation]);
-  const std::string sums = fmt::format("{}_sums{}", names_[sum], indices(every_result()));
-  const std::string vector = integer_vector(form);
-  const std::string at_x = indices(operands_[x].scope);
-  out_.line(3, "{}{{", loops(every_result()));
-  const std::string centered =
-      form.is_centered() ? "" : fmt::format("<{}>", storage_type(operands_[weights].dtype));
-  out_.line(4, "const DotFloats products = centered_floats{}(", centered);
-  out_.line(6, "dot_products({0}_dots{1}, {2}{3}), {2}_sum_floats{3}{4});", operands_[weights].name,
-            indices(operands_[weights].scope), vector, at_x,
-            form.is_centered()
-                ? fmt::format(", {}_center{}", names_[sum], group_indices(of_zero_point(form)))
-                : "");
-  out_.line(4, "add_scaled({}, products, {}_factor{});", sums, names_[sum],
-            group_indices(of_scales(form)));
-  if (form.has_offset()) {
-    out_.line(4, "add_scaled({}, {}_sum_floats{}, {}_rest{});", sums, vector, at_x, names_[sum],
-              group_indices(of_rest(form)));
-  }
-  out_.line(3, "}}");
+  add_rests(sum);
 }
 
 // Adds the products of a vector, less the zero points, and what is left of a zero point or a bias
 // that is no multiple of the scale.
 void ProductEmitter::add_integers(NodeId sum) {
-  if (host() && !is_integer(graph_.nodes[sum].dtype)) return add_integers_on_host(sum);
   const ProductForm& form = *nodes_.form(sum);
   const std::size_t weights = nodes_.operand_of(graph_.nodes[form.weight]);
   const std::size_t x = nodes_.operand_of(graph_.nodes[form.activation]);

@@ -35,6 +35,7 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
   rows_ = in_tiles() ? 1 : products_.rows;
   if (has_two_sums()) pairs_ = nodes_.paired_operands();
   vectors_ = takes_vectors();
+  many_rows_ = in_stages();
   // As many for any number of results, so that bits do not show what is computed beside.
   lanes_per_sum_ = host() && !vectors_ ? products_.lanes : 1;
 }

@@ -13,7 +13,7 @@ namespace kiln::fusion {
 
 std::string ProductEmitter::loops(const Scope& scope) const {
   std::string text;
-  if (by_rows(scope)) text += fmt::format("{}(r, {}) ", each(), rows_);
+  if (by_rows(scope) && !in_row_) text += fmt::format("{}(r, {}) ", each(), rows_);
   if (by_columns(scope)) text += fmt::format("{}(c, {}) ", each(), products_.columns);
   return text;
 }

@@ -19,10 +19,13 @@ namespace {
 // the vectors of as many as a row can have in turns, so that the order of adding follows from its
 // length alone. A thread keeps up to four partial results of each row for that, or two with more
 // columns. The CPU adds 64 elements side by side, in a loop that compilers vectorise; where it
-// multiplies integers it takes eight rows, as arranging the vector for them costs as much as two.
+// multiplies integers it takes up to sixteen rows, for which vectors are arranged once, as long as
+// that leaves work for many cores.
 constexpr int kMostProductColumns = 8;
 constexpr int kLanesAtATime = 8;
 constexpr int kHostLanes = 64;
+constexpr int kStagedRows = 16;
+constexpr int kItemsOfCores = 64;
 constexpr int kVectorBits = 128;
 constexpr int kMostLanes = 32;
 constexpr int kWaveThreads = 32;
@@ -180,7 +183,8 @@ int choose_width(const ScratchVector<Axis>& axes, std::span<const SizedOperand> 
 
 int rows_at_once(int columns, Backend backend, bool integers) {
   constexpr int kFewColumns = 4;
-  if (columns <= 2) return backend == Backend::host && integers ? 8 : 4;
+  if (backend == Backend::host && integers) return kStagedRows;
+  if (columns <= 2) return 4;
   return columns <= kFewColumns && backend != Backend::nvidia ? 4 : 2;
 }
 
@@ -189,6 +193,9 @@ void map_to_threads(SizedLayout& layout, Size batches, Backend backend, bool int
   ProductSchedule& products = schedule.products;
   products.rows = rows_at_once(products.columns, backend, integers);
   while (products.rows > 1 && products.rows > layout.rows) products.rows /= 2;
+  while (integers && products.rows > 4 && layout.rows * batches < products.rows * kItemsOfCores) {
+    products.rows /= 2;
+  }
   RowSchedule& shares = schedule.reduction;
   if (backend != Backend::host) {
     const auto most = static_cast<int>(bit_ceil(std::clamp<Size>(layout.vectors, 1, kMostThreads)));

@@ -142,6 +142,11 @@ bool ProductValues::is_dequantised_at_once(const ProductForm& form) const {
 void ProductValues::find_integer_forms() {
   if (in_tiles()) return;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    // The CPU has those of several groups, as numbers alone.
+    const bool of_bits = graph_.nodes[id].op == Op::bitcast && scopes_[id].level == Level::group;
+    if (schedule_.backend == Backend::host && of_bits) return;
+  }
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!is_reduction(graph_.nodes[id].op)) continue;
     forms_[id] = integer_product_form(graph_, static_cast<NodeId>(id), scopes_);
     in_integers_ = forms_[id] && has_whole_words(schedule_, graph_.nodes[forms_[id]->weight].dtype);
