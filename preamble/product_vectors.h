@@ -76,22 +76,15 @@ KILN_FN Integers widened(const u8* bytes) {
 // ---- packed elements ----------------------------------------------------------------------------
 
 // The codes of neighbouring packed elements in the lowest four bits of each lane; above them are
-// those of others.
+// those of others. Where a vector has more than fit a lane's bits, elements are in other lanes than
+// their numbers say (in_packed_lanes): each lane has the bits that a broadcast leaves there.
 KILN_FN Integers codes_of(const u8* bytes) {
 #if defined(__AVX512F__)
   typedef u64 Quads __attribute__((vector_size(64)));
   u64 eight;
   __builtin_memcpy(&eight, bytes, sizeof eight);
-  const Quads all = eight - Quads{};
-  const Integers in_both = (Integers)all;
-#if defined(__clang__)
-  const Integers halves =
-      __builtin_shufflevector(in_both, in_both, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
-#else
-  const Integers halves =
-      __builtin_shuffle(in_both, Integers{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1});
-#endif
-  return halves >> Integers{0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28};
+  const Integers all = (Integers)(eight - Quads{});
+  return all >> Integers{0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28};
 #elif defined(__AVX__)
   i32 four;
   __builtin_memcpy(&four, bytes, sizeof four);
@@ -102,6 +95,26 @@ KILN_FN Integers codes_of(const u8* bytes) {
   return (i32(two) - Integers{}) >> Integers{0, 4, 8, 12};
 #endif
 }
+
+// Neighbouring numbers, each in the lane in which codes_of() has it, and back.
+#if defined(__AVX512F__)
+KILN_FN Floats permuted(Floats numbers, Integers lanes) {
+#if defined(__clang__)
+  return __builtin_ia32_permvarsf512(numbers, lanes);
+#else
+  return __builtin_ia32_permvarsf512_mask(numbers, lanes, numbers, u16(-1));
+#endif
+}
+KILN_FN Floats in_packed_lanes(Floats numbers) {
+  return permuted(numbers, Integers{0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15});
+}
+KILN_FN Floats in_order(Floats numbers) {
+  return permuted(numbers, Integers{0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15});
+}
+#else
+KILN_FN Floats in_packed_lanes(Floats numbers) { return numbers; }
+KILN_FN Floats in_order(Floats numbers) { return numbers; }
+#endif
 
 // The numbers that codes stand for. Those of f4e2m1 are positive ones with the exponent and the
 // mantissa in the place of those of an f32, 2^126 times too small.
@@ -229,6 +242,18 @@ KILN_FN VectorsOf<T> vectors_of(Packed<const T, Place> row, Index first) {
   return {{&row.data->bits + ((row.element >> 1) + (Place(first) >> 1))}};
 }
 
+// The same of elements that are not packed, in the lanes of those that are.
+template <class T>
+struct InPackedLanes : VectorsOf<T> {
+  KILN_MEMBER Floats operator[](int i) const {
+    return in_packed_lanes(neighbours(this->row + i * kSimd));
+  }
+};
+template <class T>
+KILN_FN InPackedLanes<T> in_packed_lanes(VectorsOf<T> vectors) {
+  return {vectors};
+}
+
 // Rows are often too short for the hardware to expect the next ones: those that come so many
 // elements later are prefetched while these are added up. Prefetching an invalid address does
 // nothing.
@@ -249,12 +274,7 @@ struct Results {
   const u8* row;
   Floats of_code;
   KILN_MEMBER Floats operator[](int i) const {
-    const Integers codes = codes_of(row + i * (kSimd / 2));
-#if defined(__clang__)
-    return __builtin_ia32_permvarsf512(of_code, codes);
-#else
-    return __builtin_ia32_permvarsf512_mask(of_code, codes, of_code, u16(-1));
-#endif
+    return permuted(of_code, codes_of(row + i * (kSimd / 2)));
   }
 };
 template <class T, class Value>
@@ -370,17 +390,6 @@ KILN_FN Floats add_product(A sum, B a, C b) {
 
 KILN_FN Floats minus_zero_point(Floats numbers, f32 zero_point) { return numbers - zero_point; }
 
-#if KILN_HOST
-// As for one group (products.h).
-KILN_FN Floats nearest_zero_point(Floats zero_points) {
-  const Floats whole = (zero_points + 12582912.0f) - 12582912.0f;
-  return (Floats)((Integers)whole & (zero_points <= 1024.0f) & (zero_points >= -1024.0f));
-}
-KILN_FN Floats nearest_zero_point(Floats dividends, Floats divisors) {
-  return nearest_zero_point(dividends * (1.0f / divisors));
-}
-#endif
-
 template <int Count>
 struct VectorSums {
   Floats vector[Count] = {};
@@ -407,6 +416,24 @@ KILN_FN f32 total(const VectorSums<Count>& sums) {
   __builtin_memcpy(&lanes, &sums, sizeof lanes);
   return fold<Sum, Count * kSimd>(lanes);
 }
+
+#if KILN_HOST
+// Sums whose lanes are those of packed elements.
+template <int Count>
+KILN_FN f32 total_of_packed(VectorSums<Count> sums) {
+  KILN_EACH_VECTOR(i, Count) sums.vector[i] = in_order(sums.vector[i]);
+  return total(sums);
+}
+
+// As for one group (products.h).
+KILN_FN Floats nearest_zero_point(Floats zero_points) {
+  const Floats whole = (zero_points + 12582912.0f) - 12582912.0f;
+  return (Floats)((Integers)whole & (zero_points <= 1024.0f) & (zero_points >= -1024.0f));
+}
+KILN_FN Floats nearest_zero_point(Floats dividends, Floats divisors) {
+  return nearest_zero_point(dividends * (1.0f / divisors));
+}
+#endif
 
 }  // namespace kiln
 #endif

@@ -137,6 +137,7 @@ class ProductEmitter : private ProductAxes {
   std::string group_indices(const Scope& scope) const;
   void for_each_vector();
   bool is_loaded(std::size_t i) const;
+  bool has_packed_elements() const;
   Scope loaded_scope(std::size_t i) const;
   std::string row_and_first(std::size_t i, const std::string& first) const;
   void load(std::size_t i, int depth, int width, const std::string& first);

@@ -186,6 +186,13 @@ bool ProductEmitter::is_loaded(std::size_t i) const {
   return !operand.output && operand.scope.level == Level::element && is_used(operand);
 }
 
+bool ProductEmitter::has_packed_elements() const {
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (is_loaded(i) && is_packed(operands_[i].dtype)) return true;
+  }
+  return false;
+}
+
 // The scope of loaded lanes: those that are loaded part by part are inside the loop over the rows.
 Scope ProductEmitter::loaded_scope(std::size_t i) const {
   Scope scope = operands_[i].scope;
@@ -209,14 +216,17 @@ std::string ProductEmitter::row_and_first(std::size_t i, const std::string& firs
 void ProductEmitter::load(std::size_t i, int depth, int width, const std::string& first) {
   const OperandText& operand = operands_[i];
   const bool simd = vectors_ && host();
-  const std::string type = simd
-                               ? fmt::format("VectorsOf<{}>", storage_type(operand.dtype))
-                               : fmt::format("LanesOf<{}, {}>", storage_type(operand.dtype), width);
+  const bool beside_packed = simd && has_packed_elements() && !is_packed(operand.dtype);
+  const std::string_view stored = storage_type(operand.dtype);
+  const std::string type = beside_packed ? fmt::format("InPackedLanes<{}>", stored)
+                           : simd        ? fmt::format("VectorsOf<{}>", stored)
+                                         : fmt::format("LanesOf<{}, {}>", stored, width);
   const Scope scope = loaded_scope(i);
   const std::string from = row_and_first(i, first);
   const std::string text =
-      simd ? fmt::format("vectors_of({})", from)
-           : fmt::format("lanes_of<{}, {}>({})", width, schedule_.operands[i].alignment, from);
+      beside_packed ? fmt::format("in_packed_lanes(vectors_of({}))", from)
+      : simd        ? fmt::format("vectors_of({})", from)
+             : fmt::format("lanes_of<{}, {}>({})", width, schedule_.operands[i].alignment, from);
   if (extents(scope).empty()) {
     out_.line(depth, "const {} {}_lanes = {};", type, operand.name, text);
     if (simd && operand.scope.rows) prefetch(i, depth, width, scope, operand.name + "_lanes.row");
@@ -353,7 +363,9 @@ void ProductEmitter::end_sums() {
     const TypedNode& node = graph_.nodes[id];
     if (!nodes_.is_summed(id)) continue;
     const std::string_view op = info(node.op).combiner;
-    const std::string fold = vectors_ ? "total" : fmt::format("fold<{}, {}>", op, lanes_per_sum_);
+    const std::string fold = vectors_ && host() && has_packed_elements() ? "total_of_packed"
+                             : vectors_                                  ? "total"
+                                        : fmt::format("fold<{}, {}>", op, lanes_per_sum_);
     take_total(static_cast<NodeId>(id),
                fmt::format("{}({}_{}{})", fold, names_[id], sums_in_blocks(node) ? "all" : "lanes",
                            indices(every_result())));
