@@ -83,6 +83,7 @@ struct Options {
   std::string activations, cache = "f16";
   std::vector<std::int64_t> batch = {1}, positions = {128};
   int tokens = 32;
+  std::int64_t group = 64;
 };
 
 // A real model: whether it says what its file expects after token 1. Returns whether it does.
@@ -182,6 +183,8 @@ int run(int count, char** values) {
   app.add_option(
       "--activations", options.activations,
       "f32, bf16, f16, or i8 with a scale for each group (default: f32 on cpu, else bf16)");
+  app.add_option("--group", options.group, "weights that share a scale and a bias")
+      ->capture_default_str();
   app.add_option("--cache", options.cache, "dtype of keys and values")->capture_default_str();
   app.add_option("--json", options.json, "file to write");
   CLI11_PARSE(app, count, values);
@@ -192,7 +195,7 @@ int run(int count, char** values) {
   Shape shape = kShapes.at(options.shape);
   const bool cpu = device.type == kiln::DeviceType::cpu;
   if (options.activations.empty()) options.activations = cpu ? "f32" : "bf16";
-  shape.group = 64;
+  shape.group = options.group;
   shape.activations = kiln::parse_dtype(options.activations).value();
   shape.cache = kiln::parse_dtype(options.cache).value();
   const double copy = copy_speed(memory);
