@@ -51,7 +51,7 @@ class EmulatedGpu {
            "  return emulated::place_in_block(own, block);\n"
            "}\n"
            "void arrive_in_cluster() {}\n"
-           "void await_cluster() { emulated::wait_for_others(); }\n"
+           "void await_cluster() { emulated::wait_at(emulated::Barrier::cluster); }\n"
            "}\n"
         << texts;
     out.close();

@@ -1,10 +1,9 @@
 // A GPU's built-in names for a host compiler, so that the text of a kernel for GPUs runs on a CPU:
 // the threads of a block, or of the blocks of a cluster, are contexts that take turns from one
-// synchronisation to the next. What a block shares lies in a section of its own, into which each
-// block's is copied before its threads' turn.
-// Included before the preamble; EMULATED_WAVE is how many lanes a wave has. What one thread leaves
-// to others lies in two buffers, used in turn, since some threads run ahead of others by one
-// exchange.
+// exchange of a wave or barrier to the next. What a block shares lies in a section of its own, into
+// which each block's is copied before its threads' turn. Included before the preamble;
+// EMULATED_WAVE is how many lanes a wave has. What one thread leaves to others lies in two buffers,
+// used in turn, since some threads run ahead of others by one exchange.
 #pragma once
 
 #include <ucontext.h>
@@ -35,11 +34,15 @@ constexpr int kMostBlocks = 8;  // of a cluster
 constexpr std::size_t kStack = 64 << 10;
 constexpr std::size_t kLaunched = 112 << 10;
 
+// What a thread waits for: its next turn, or others at the same barrier.
+enum class Barrier { none, block, cluster };
+
 struct Thread {
   ucontext_t context;
   std::unique_ptr<char[]> stack;  // of which a thread touches little
   bool done = false;
   int turn = 0;
+  Barrier at = Barrier::none;
 };
 
 inline std::vector<Thread> threads(kMostThreads);
@@ -71,14 +74,32 @@ inline void* place_in_block(void* own, unsigned block) {
   return shared[block].data() + (static_cast<char*>(own) - __start_emulated_shared);
 }
 
-inline void wait_for_others() { swapcontext(&threads[now].context, &scheduler); }
+/// Ends this thread's turn. The lanes of a wave do so alike, those of others as often as they like.
+inline void end_turn() { swapcontext(&threads[now].context, &scheduler); }
+
+inline void wait_at(Barrier barrier) {
+  threads[now].at = barrier;
+  end_turn();
+}
+
+// Where nobody of `count` threads from `first` on runs, those at the barrier go on.
+inline void release(unsigned first, unsigned count, Barrier barrier) {
+  for (unsigned t = first; t < first + count; ++t) {
+    const bool runs = threads[t].at == Barrier::none;
+    const bool elsewhere = barrier == Barrier::cluster && threads[t].at != barrier;
+    if (!threads[t].done && (runs || elsewhere)) return;
+  }
+  for (unsigned t = first; t < first + count; ++t) {
+    if (threads[t].at == barrier) threads[t].at = Barrier::none;
+  }
+}
 
 /// What lane `lane` of this thread's wave gives in the same call.
 inline unsigned exchange(unsigned value, unsigned lane) {
   Thread& thread = threads[now];
   const int turn = thread.turn ^= 1;
   words[turn][now] = value;
-  wait_for_others();
+  end_turn();
   return words[turn][now / EMULATED_WAVE * EMULATED_WAVE + lane];
 }
 inline unsigned lane() { return now % EMULATED_WAVE; }
@@ -86,7 +107,7 @@ inline unsigned lane() { return now % EMULATED_WAVE; }
 inline void body() {
   entry(arguments);
   threads[now].done = true;
-  wait_for_others();
+  end_turn();
 }
 
 /// The moves within 16 lanes that are in use: permutations of four, and mirrors of 8 and 16.
@@ -135,9 +156,9 @@ class Half {
 static emulated::Dim3 threadIdx, blockIdx, gridDim;
 
 #define _Float16 emulated::Half
-#define __syncthreads() emulated::wait_for_others()
+#define __syncthreads() emulated::wait_at(emulated::Barrier::block)
 #define __builtin_amdgcn_fence(order, scope) void(0)
-#define __builtin_amdgcn_wave_barrier() emulated::wait_for_others()
+#define __builtin_amdgcn_wave_barrier() emulated::end_turn()
 #define __builtin_amdgcn_mov_dpp(value, control, ...) \
   int(emulated::data_parallel_move(unsigned(value), control))
 #define __builtin_amdgcn_ds_swizzle(value, pattern) \
@@ -185,6 +206,7 @@ inline void emulate(void (*entry)(void* const*), void* const* arguments, unsigne
       if (!thread.stack) thread.stack.reset(new char[kStack]);
       thread.done = false;
       thread.turn = 0;
+      thread.at = Barrier::none;
       getcontext(&thread.context);
       thread.context.uc_stack.ss_sp = thread.stack.get();
       thread.context.uc_stack.ss_size = kStack;
@@ -194,13 +216,15 @@ inline void emulate(void (*entry)(void* const*), void* const* arguments, unsigne
     for (bool left = true; left;) {
       left = false;
       for (now = 0; now < block * cluster; ++now) {
-        if (threads[now].done) continue;
+        left = left || !threads[now].done;
+        if (threads[now].done || threads[now].at != Barrier::none) continue;
         turn_to_block(now / block);
         blockIdx = {first + block_now, 0, 0};
         threadIdx = {now % block, 0, 0};
         swapcontext(&scheduler, &threads[now].context);
-        left = left || !threads[now].done;
       }
+      for (unsigned b = 0; b < cluster; ++b) release(b * block, block, Barrier::block);
+      release(0, block * cluster, Barrier::cluster);
     }
   }
 }
