@@ -8,6 +8,7 @@
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/size_trace.hpp"
+#include "fusion/infer/iota.hpp"
 #include "fusion/infer/shapes.hpp"
 
 namespace kiln::fusion {
@@ -226,11 +227,27 @@ bool is_row_invariant(const Dims& shape, const ReduceSpace& space) {
   return true;
 }
 
+std::vector<std::int64_t> iotas_within_rows(const TypedGraph& graph, const ReduceSpace& space) {
+  std::vector<std::int64_t> found;
+  for (const TypedNode& node : graph.nodes) {
+    if (node.op != Op::iota) continue;
+    const std::int64_t axis = iota_axis(node);
+    const auto k = static_cast<std::size_t>(axis < 0 ? axis + std::ssize(space.shape) : axis);
+    const bool within = axis == kAllAxes || space.reduced[k];
+    if (within && std::ranges::find(found, axis) == found.end()) found.push_back(axis);
+  }
+  return found;
+}
+
 std::vector<bool> row_invariant_nodes(const TypedGraph& graph,
-                                      const std::vector<bool>& row_invariant_arguments) {
+                                      const std::vector<bool>& row_invariant_arguments,
+                                      std::span<const std::int64_t> iotas_within_rows) {
   std::vector<bool> invariant;
   for (const TypedNode& node : graph.nodes) {
     bool is_one = node.op != Op::input || row_invariant_arguments[node.payload];
+    if (node.op == Op::iota) {
+      is_one = std::ranges::find(iotas_within_rows, iota_axis(node)) == iotas_within_rows.end();
+    }
     if (!is_reduction(node.op)) {
       for (const NodeId operand : node.inputs()) is_one = is_one && invariant[operand];
     }

@@ -47,8 +47,12 @@ ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes);
 /// Whether a value of that shape is row-invariant: has one element for each row.
 bool is_row_invariant(const Dims& shape, const ReduceSpace& space);
 
-/// Of each node, whether it is row-invariant, given which arguments are.
+/// The axes of the graph's iotas that count along axes that are reduced.
+std::vector<std::int64_t> iotas_within_rows(const TypedGraph& graph, const ReduceSpace& space);
+
+/// Of each node, whether it is row-invariant, given which arguments are, and which iotas are not.
 std::vector<bool> row_invariant_nodes(const TypedGraph& graph,
-                                      const std::vector<bool>& row_invariant_arguments);
+                                      const std::vector<bool>& row_invariant_arguments,
+                                      std::span<const std::int64_t> iotas_within_rows);
 
 }  // namespace kiln::fusion

@@ -300,10 +300,8 @@ std::vector<Dims> infer_shapes(const TypedGraph& graph, std::span<const Dims> ar
   shapes.reserve(graph.nodes.size());
   for (const TypedNode& node : graph.nodes) {
     if (node.op == Op::iota) {
-      throw Error(Code::unsupported,
-                  fmt::format("{}: iota, uniform and normal beside a reduction take a second "
-                              "kernel; a kiln::Program has several",
-                              function));
+      throw Error(Code::internal,
+                  fmt::format("{}: infer_shapes: an iota has no shape of its own", function));
     }
     shapes.push_back(shape_of(graph, node, shapes, arguments, function));
     if (SizeTrace* const trace = SizeTrace::current()) trace->add_extents(shapes.back());

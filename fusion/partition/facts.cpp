@@ -11,6 +11,30 @@ bool is_leaf(const TypedNode& node) {
          node.op == Op::iota;
 }
 
+namespace {
+
+bool is_index(const TypedGraph& graph, NodeId id) {
+  const TypedNode& node = graph.nodes[id];
+  return node.op == Op::promote && graph.nodes[node.operands[0]].op == Op::iota;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> counted_axis(const PlacedGraph& graph, NodeId id) {
+  const TypedNode& node = graph.graph.nodes[id];
+  if (node.op != Op::view || !is_index(graph.graph, node.operands[0])) return {};
+  const Dims& shape = graph.shapes[id];
+  const ArrayLayout& layout = graph.views[node.payload];
+  if (layout.offset != 0 || layout.indexed.exists()) return {};
+  std::optional<std::int64_t> axis;
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    if (shape[k] == 1) continue;
+    if (axis || layout.strides[k] != 1) return {};
+    axis = static_cast<std::int64_t>(k) - std::ssize(shape);
+  }
+  return axis;
+}
+
 std::vector<bool> seen_as_views(const PlacedGraph& graph) {
   const std::vector<TypedNode>& nodes = graph.graph.nodes;
   std::vector<bool> seen(nodes.size(), false);
@@ -103,7 +127,7 @@ void PartitionFacts::find_early() {
   early.assign(nodes.size(), false);
   std::vector<bool> used(nodes.size(), false);
   std::vector<bool> broadcast(nodes.size(), true);
-  find_alone([&](NodeId id) { return is_view_of_argument(id); });
+  find_alone();
   for (NodeId id = static_cast<NodeId>(nodes.size()); id-- > 0;) {
     const TypedNode& node = nodes[id];
     early[id] = used[id] && (broadcast[id] || says_places[id]) && alone[id] && !kept[id] &&
@@ -120,16 +144,14 @@ void PartitionFacts::find_early() {
                   return !is_computed(nodes[operand]) || early[operand] || is_conversion(operand);
                 });
   }
-  find_alone([&](NodeId id) { return is_view_of_argument(id) || is_view_of_indices(id); });
 }
 
-// What depends on leaves and such views alone.
-template <class IsView>
-void PartitionFacts::find_alone(const IsView& is_view) {
+// What depends on leaves, and views of arguments and indices alone.
+void PartitionFacts::find_alone() {
   alone.assign(nodes.size(), false);
   for (NodeId id = 0; id < nodes.size(); ++id) {
     const TypedNode& node = nodes[id];
-    alone[id] = is_leaf(node) || is_view(id) ||
+    alone[id] = is_leaf(node) || is_view_of_argument(id) || is_view_of_indices(id) ||
                 (is_computed(node) && !has_axes(node.op) &&
                  std::ranges::all_of(node.inputs(), [&](NodeId x) { return alone[x]; }));
   }
@@ -173,10 +195,12 @@ bool PartitionFacts::is_view_of_argument(NodeId id) const {
   return nodes[id].op == Op::view && nodes[nodes[id].operands[0]].op == Op::input;
 }
 
+bool PartitionFacts::is_stored_index(NodeId id) const {
+  return seen_as_view[id] && is_index(graph.graph, id);
+}
+
 bool PartitionFacts::is_view_of_indices(NodeId id) const {
-  if (nodes[id].op != Op::view) return false;
-  const TypedNode& root = nodes[nodes[id].operands[0]];
-  return root.op == Op::promote && nodes[root.operands[0]].op == Op::iota;
+  return nodes[id].op == Op::view && is_index(graph.graph, nodes[id].operands[0]);
 }
 
 // Whether a value takes fewer bytes than any that it is computed from and that has its elements.
@@ -187,16 +211,15 @@ bool PartitionFacts::narrows(NodeId id) const {
   });
 }
 
-// Which values reductions depend on, and which depend on an iota.
+// Which values reductions depend on, and which depend on an iota that is not stored.
 void PartitionFacts::find_reduced() {
   reduced.assign(nodes.size(), false);
   after_iota.assign(nodes.size(), false);
   for (NodeId id = 0; id < nodes.size(); ++id) {
-    after_iota[id] =
-        nodes[id].op == Op::iota ||
-        (!has_axes(nodes[id].op) && std::ranges::any_of(nodes[id].inputs(), [&](NodeId operand) {
-          return after_iota[operand];
-        }));
+    after_iota[id] = nodes[id].op == Op::iota ||
+                     (!has_axes(nodes[id].op) && !is_view_of_indices(id) &&
+                      std::ranges::any_of(nodes[id].inputs(),
+                                          [&](NodeId operand) { return after_iota[operand]; }));
   }
   for (NodeId id = static_cast<NodeId>(nodes.size()); id-- > 0;) {
     if (!reduced[id] && !is_reduction(nodes[id].op)) continue;

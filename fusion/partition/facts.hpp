@@ -14,6 +14,10 @@ namespace kiln::fusion {
 /// No operands.
 bool is_leaf(const TypedNode& node);
 
+/// Of what is seen of a stored index (passes/store_iotas.cpp), the axis along which it counts,
+/// from the end. Nothing of other values, and of parts of an index.
+std::optional<std::int64_t> counted_axis(const PlacedGraph& graph, NodeId id);
+
 /// Which values an operation or a call reads through a view.
 std::vector<bool> seen_as_views(const PlacedGraph& graph);
 
@@ -28,14 +32,15 @@ struct PartitionFacts {
   std::vector<bool> alone;         ///< depends on arguments and stored indices alone
   std::vector<bool> early;         ///< computed before all others: see find_early()
   std::vector<bool> reduced;       ///< a reduction depends on it
-  std::vector<bool> after_iota;    ///< depends on an iota, and no reduction between
+  std::vector<bool> after_iota;    ///< of an iota that is not stored, and no reduction between
   std::vector<bool> says_places;   ///< computed for nothing but where put stores
 
   /// What is read in one dtype and computed with in another: each reader converts it.
   bool is_conversion(NodeId id) const;
   bool is_view_of_argument(NodeId id) const;
-  /// Of an iota that is stored (passes/store_iotas.cpp).
   bool is_view_of_indices(NodeId id) const;
+  /// An index that the pass store_iotas stores; kernels before all others do.
+  bool is_stored_index(NodeId id) const;
   /// Stored by another kernel before the one that reads it begins, whatever kernel that is.
   bool is_deferred(NodeId id) const;
   /// Read from an argument or a deferred array, perhaps in another dtype.
@@ -72,8 +77,7 @@ struct PartitionFacts {
   void pad_shapes();
   void find_kept();
   void find_early();
-  template <class IsView>
-  void find_alone(const IsView& is_view);
+  void find_alone();
   void find_reduced();
   void find_updates();
   void find_places();

@@ -13,6 +13,7 @@
 
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/shape_ops.hpp"
+#include "fusion/partition/facts.hpp"
 #include "fusion/reference/node.hpp"
 
 namespace kiln::fusion {
@@ -100,6 +101,8 @@ class Extraction {
       read(id);
     } else if (node.op == Op::input || node.op == Op::scalar) {
       argument(id, node);
+    } else if (const auto axis = counted_axis(whole_, id)) {
+      index(id, *axis, node.dtype);
     } else if (node.op == Op::view) {
       const TypedNode& root = whole_.graph.nodes[node.operands[0]];
       array(id, root.dtype, fmt::format("{}_view", whole_.graph.argument_names[root.payload]));
@@ -119,6 +122,12 @@ class Extraction {
   // What take() reads, for which it has an argument of its own.
   bool is_indexed_view(const TypedNode& node) const {
     return node.op == Op::view && whole_.views[node.payload].indexed.exists();
+  }
+
+  // An index is counted where the kernel does not read it from memory.
+  void index(NodeId id, std::int64_t axis, DType dtype) {
+    moved_[id] = builder_.append({Op::iota, dtype, 0, {}, static_cast<std::uint64_t>(axis)});
+    shown_[id] = result_.untyped.iota(axis, dtype);
   }
 
   // The rows of an array are an argument for each value that says which.

@@ -39,6 +39,11 @@ class Partitioner {
 
   Partition run() {
     for (NodeId id = 0; id < nodes_.size(); ++id) {
+      if (!facts_.is_stored_index(id)) continue;
+      place(id);
+      groups_.back().alone = true;
+    }
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
       if (is_early(id) && !is_in_attention(id) && !facts_.is_conversion(id)) place(id);
     }
     for (NodeId id = 0; id < nodes_.size(); ++id) {
@@ -309,6 +314,7 @@ class Partitioner {
     const TypedNode& node = nodes_[id];
     switch (node.op) {
       case Op::view: {
+        if (facts_.is_view_of_indices(id)) return kNoKernel;
         const NodeId root = node.operands[0];
         return std::max(home_[root], ready_[root]);
       }

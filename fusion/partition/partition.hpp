@@ -9,8 +9,9 @@
 //   * another shape, or other reduced axes;
 //   * running results along another axis, or beside reductions;
 //   * it reads another view of what the kernel stores, or an array that several kernels write;
-//   * it reads an iota (as uniform and normal do) and the kernel reduces, or the other way round:
-//     of what leads from the one to the other, the kernel of the iota stores the narrowest;
+//   * it reads an iota that passes/store_iotas.cpp does not store, as uniform and normal do, and
+//     the kernel reduces, or the other way round: of what leads from the one to the other, the
+//     kernel of the iota stores the narrowest;
 //   * the kernel is a custom call, or has as many values or arrays as it may (registers);
 //   * the kernel is the first of a split reduction (passes/split_reductions.hpp): what comes after
 //     waits for all of it;

@@ -19,7 +19,10 @@ class Stores {
         groups_(groups),
         kernels_(groups.size()),
         users_(users_of(facts.nodes)),
-        steps_(&steps) {}
+        of_indices_(facts.nodes.size(), false),
+        steps_(&steps) {
+    find_indices();
+  }
 
   // A value that another kernel needs is a result of its own, or computed again there.
   std::vector<StoredValues> run() {
@@ -43,12 +46,37 @@ class Stores {
       std::ranges::sort(wanted);
       kernels_[g].results = wanted;
       read_ends(g, needed, stored);
-      collect(g, wanted, needed, stored);
+      if (may_count(groups_[g])) {
+        std::unordered_set<NodeId> own = needed;
+        std::vector<bool> own_stored = stored;
+        const StoredValues before = kernels_[g];
+        if (collect(g, wanted, own, own_stored, true) && has_shapes(g)) {
+          stored = std::move(own_stored);
+          continue;
+        }
+        kernels_[g] = before;
+      }
+      collect(g, wanted, needed, stored, false);
     }
     return std::move(kernels_);
   }
 
  private:
+  void find_indices() {
+    for (NodeId id = 0; id < facts_.nodes.size(); ++id) {
+      const TypedNode& node = facts_.nodes[id];
+      const auto is_known = [&](NodeId operand) {
+        const TypedNode& own = facts_.nodes[operand];
+        return of_indices_[operand] || (is_leaf(own) && own.op != Op::input);
+      };
+      const auto is_index = [&](NodeId operand) { return of_indices_[operand]; };
+      of_indices_[id] = counted_axis(facts_.graph, id).has_value() ||
+                        (is_elementwise(node.op) && std::ranges::all_of(node.inputs(), is_known) &&
+                         std::ranges::any_of(node.inputs(), is_index));
+    }
+  }
+  bool has_indices() const { return std::ranges::find(of_indices_, true) != of_indices_.end(); }
+
   // Kernels other than its own that use a value.
   void count_readers() {
     readers_.resize(users_.size());
@@ -133,9 +161,58 @@ class Stores {
     return node.op == Op::promote && facts_.nodes[node.operands[0]].dtype != node.dtype;
   }
 
-  // Everything that kernel `g` computes for what is wanted; marks as stored what it reads.
-  void collect(std::size_t g, std::vector<NodeId> wanted, std::unordered_set<NodeId>& needed,
-               std::vector<bool>& stored) {
+  // Whether a kernel may count indices that are stored.
+  bool may_count(const Group& group) const {
+    return has_indices() && !group.attention && group.running == 0 && !may_multiply(group);
+  }
+
+  // Whether it may be one of products, of packed numbers or with what rows share: those read
+  // arrays.
+  bool may_multiply(const Group& group) const {
+    if (group.reduced.empty() || group.passes != 1) return false;
+    return std::ranges::any_of(group.arrays, [&](NodeId id) {
+      bool shared = false;
+      bool varies = false;
+      for (std::size_t k = 0; k < group.reduced.size(); ++k) {
+        const bool one = facts_.shapes[id][k] == 1;
+        shared = shared || (one && !group.reduced[k] && group.shape[k] != 1);
+        varies = varies || (!one && group.reduced[k]);
+      }
+      return is_packed(facts_.nodes[id].dtype) || (shared && varies && !of_indices_[id]);
+    });
+  }
+
+  // Whether the values that a kernel reduces and stores have their shapes from what it reads, where
+  // it counts indices, which have none.
+  bool has_shapes(std::size_t g) const {
+    if (groups_[g].reduced.empty()) return true;  // its results say
+    std::unordered_map<NodeId, Dims> own;
+    const auto is_whole = [&](NodeId id) { return own.at(id) == facts_.shapes[id]; };
+    const Dims one(facts_.shapes.front().size(), 1);
+    for (const NodeId id : kernels_[g].reads) own.emplace(id, facts_.shapes[id]);
+    for (const NodeId id : kernels_[g].values) {
+      const TypedNode& node = facts_.nodes[id];
+      Dims shape = facts_.shapes[id];
+      if (counted_axis(facts_.graph, id) || node.op == Op::iota) {
+        shape = one;
+      } else if (is_reduction(node.op)) {
+        if (!is_whole(node.operands[0])) return false;
+      } else if (is_elementwise(node.op) && node.arity > 0) {
+        shape = one;
+        for (const NodeId operand : node.inputs()) {
+          shape = broadcast(shape, own.at(operand)).value_or(facts_.shapes[id]);
+        }
+      }
+      own.emplace(id, std::move(shape));
+    }
+    return std::ranges::all_of(kernels_[g].results, is_whole);
+  }
+
+  // Everything that kernel `g` computes for what is wanted; marks as stored what it reads. With
+  // `counts` it counts indices that are stored. Returns whether there are any.
+  bool collect(std::size_t g, std::vector<NodeId> wanted, std::unordered_set<NodeId>& needed,
+               std::vector<bool>& stored, bool counts) {
+    bool found = false;
     std::unordered_set<NodeId> moved;  // of other kernels, and used by this one alone
     while (!wanted.empty()) {
       const NodeId id = wanted.back();
@@ -145,6 +222,11 @@ class Stores {
         if (needed.contains(operand)) continue;
         if (facts_.is_view_of_argument(operand)) {
           needed.insert(operand);
+          continue;
+        }
+        if (counts && counted_axis(facts_.graph, operand)) {
+          needed.insert(operand);
+          found = true;
           continue;
         }
         if (facts_.is_deferred(operand)) {
@@ -159,7 +241,7 @@ class Stores {
           wanted.push_back(operand);
           continue;
         }
-        if (foreign && (stored[operand] || !computes_again(operand, g, moved, stored))) {
+        if (foreign && (stored[operand] || !computes_again(operand, g, moved, stored, counts))) {
           stored[operand] = true;
           kernels_[g].reads.insert(operand);
           continue;
@@ -171,6 +253,7 @@ class Stores {
     }
     kernels_[g].values.assign(needed.begin(), needed.end());
     std::ranges::sort(kernels_[g].values);
+    return found;
   }
 
   // Whether a value of another kernel costs less to compute again than to store and read: a few
@@ -180,7 +263,7 @@ class Stores {
   // the results of reductions that it needs are stored for it. So is what lacks an axis of it, for
   // a value that moves.
   bool computes_again(NodeId id, std::size_t g, const std::unordered_set<NodeId>& moved,
-                      const std::vector<bool>& stored) const {
+                      const std::vector<bool>& stored, bool counts) const {
     if (model_.is_alone(id)) return false;
     std::vector<NodeId> wanted{id};
     std::unordered_set<NodeId> seen{id};
@@ -204,7 +287,7 @@ class Stores {
         bytes += bytes_of(facts_.graph, at);
         traced.add(bits(node.dtype) / 8.0, element_count(facts_.shapes[at]));
       }
-      if (is_leaf(node) || array) continue;
+      if (is_leaf(node) || array || (counts && counted_axis(facts_.graph, at))) continue;
       if (at != id && stored[at] && home_[at] != static_cast<std::int64_t>(g)) {
         if (kernels_[g].reads.contains(at)) continue;
         bytes += stored_bytes(facts_.graph, at);
@@ -330,6 +413,7 @@ class Stores {
   std::span<const Group> groups_;
   std::vector<StoredValues> kernels_;
   std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> of_indices_;        ///< computed of stored indices alone
   std::vector<std::uint64_t> readers_;  ///< of each value
   std::uint64_t* steps_;
 };

@@ -96,9 +96,9 @@ ShapedGraph sink_views(const ShapedGraph& graph);
 /// reduction over its own shape, and neither side has indices, running results or bounds.
 ShapedGraph refine_shapes(const ShapedGraph& graph);
 
-/// Stores the indices of an axis, of which something is reduced or meets what a reduction gives, as
-/// an array of as many elements as the axis has: x where iota(-1) < n is then one kernel with what
-/// reduces it, which reads the indices as it reads a row's weights. Stays as it is where something
+/// Stores the indices of axes, in a graph that works along axes, as arrays of as many elements as
+/// an axis has: x where iota(-1) < n is then one kernel with what reduces it, which counts them
+/// (partition/stores.cpp) or reads them as it reads a row's weights. Stays as it is where something
 /// that is reduced, moved or stored has its shape from an iota alone.
 ShapedGraph store_iotas(const ShapedGraph& graph);
 

@@ -1,6 +1,7 @@
-// The pass that stores indices which meet reductions (passes.hpp): a kernel that reduces reads
-// arrays only, and an index takes as many elements as its axis has, where what is computed of it
-// would take as many as what it is broadcast to.
+// The pass that stores indices beside reductions (passes.hpp): what is computed of an index takes
+// as many elements as its axis has, not as many as what it is broadcast to. Kernels count what
+// they read of them (Stores::may_count in partition/stores.cpp), but for those with running results
+// and of products, which read an array.
 #include <algorithm>
 
 #include "fusion/graph/broadcast.hpp"
@@ -29,33 +30,33 @@ class IotaStoring {
   }
 
  private:
-  // An iota is stored if something that is computed of it is reduced, or is computed beside what a
-  // reduction gives.
+  // Not where it says places alone, which kernels count for their rows, nor where it numbers random
+  // elements.
   void choose() {
+    const auto along_axes = [](const TypedNode& node) { return has_axes(node.op); };
+    if (std::ranges::none_of(nodes_, along_axes)) return;
     std::vector<bool> of_iota(nodes_.size(), false);
-    std::vector<bool> after_axes(nodes_.size(), false);
-    std::vector<bool> meets(nodes_.size(), false);
     for (NodeId id = 0; id < nodes_.size(); ++id) {
       const TypedNode& node = nodes_[id];
-      after_axes[id] = has_axes(node.op);
       of_iota[id] = node.op == Op::iota;
       for (const NodeId operand : node.inputs()) {
-        after_axes[id] = after_axes[id] || after_axes[operand];
         of_iota[id] = of_iota[id] || (is_elementwise(node.op) && of_iota[operand]);
       }
-      meets[id] = of_iota[id] && after_axes[id];
     }
-    std::vector<bool> is_random(nodes_.size(),
-                                false);  // the numbers of random elements are counted
+    std::vector<bool> is_random(nodes_.size(), false);
+    std::vector<bool> is_read(nodes_.size(), false);  // for something else than places
+    for (const NodeId output : from_.graph.outputs) is_read[output] = true;
     for (NodeId id = static_cast<NodeId>(nodes_.size()); id-- > 0;) {
       const TypedNode& node = nodes_[id];
       is_random[id] = is_random[id] || info(node.op).rule == Rule::random;
-      for (const NodeId operand : node.inputs()) {
-        if (!of_iota[operand]) continue;
-        is_random[operand] = is_random[operand] || is_random[id];
-        meets[operand] = meets[operand] || has_axes(node.op) || meets[id];
+      for (std::size_t i = 0; i < node.arity; ++i) {
+        const NodeId operand = node.operands[i];
+        const bool place = is_indexed(node.op) && i == 1;
+        const bool moves = of_iota[id] && is_elementwise(node.op);
+        is_read[operand] = is_read[operand] || (!place && (!moves || is_read[id]));
+        if (of_iota[operand]) is_random[operand] = is_random[operand] || is_random[id];
       }
-      stored_[id] = node.op == Op::iota && meets[id] && !is_random[id] &&
+      stored_[id] = node.op == Op::iota && is_read[id] && !is_random[id] &&
                     iota_axis(node) != kAllAxes && !from_.shapes[id].empty();
     }
     leave_attention();

@@ -10,6 +10,7 @@
 #include "fusion/partition/row_work.hpp"
 #include "fusion/schedule/device_model.hpp"
 #include "fusion/schedule/explain.hpp"
+#include "fusion/schedule/iota_operands.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -73,7 +74,7 @@ class HostOperations {
       const OperandSchedule& own = layout.schedule.operands[i];
       invariant[arguments[i]] = own.row_invariant || own.access == Access::scalar;
     }
-    invariant_ = row_invariant_nodes(graph, invariant);
+    invariant_ = row_invariant_nodes(graph, invariant, varying_iotas(graph, layout.schedule));
   }
 
   double count() {
@@ -134,10 +135,10 @@ class Passes {
     const std::vector<std::size_t> arguments = argument_numbers(graph, operands);
     std::vector<bool> invariant(graph.arguments.size(), true);
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      if (operands[i].output) continue;
+      if (operands[i].output || operands[i].iota) continue;
       invariant[arguments[i]] = layout.schedule.operands[i].row_invariant;
     }
-    invariant = row_invariant_nodes(graph, invariant);
+    invariant = row_invariant_nodes(graph, invariant, varying_iotas(graph, layout.schedule));
     std::ranges::fill(reads_, 0);
     operations_ = 0;
     for (const std::vector<NodeId>& roots : pass_roots(graph, invariant)) {

@@ -37,6 +37,16 @@ ScratchVector<std::int64_t> iota_axes(const TypedGraph& graph) {
   return axes;
 }
 
+std::vector<std::int64_t> varying_iotas(const TypedGraph& graph, const Schedule& schedule) {
+  std::vector<std::int64_t> found;
+  const auto axes = iota_axes(graph);
+  const std::size_t first = schedule.operands.size() - axes.size();
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (!schedule.operands[first + i].row_invariant) found.push_back(axes[i]);
+  }
+  return found;
+}
+
 std::string iota_name(std::int64_t axis) {
   if (axis == kAllAxes) return "index";
   return axis < 0 ? fmt::format("index_end{}", -axis) : fmt::format("index{}", axis);

@@ -132,7 +132,9 @@ fusion::RowWork work_of(const fusion::TypedGraph& graph, std::span<const Dims> a
     if (node.op != fusion::Op::input) continue;
     row_invariant[node.payload] = fusion::is_row_invariant(arguments[node.payload], space);
   }
-  return fusion::row_work(graph, fusion::row_invariant_nodes(graph, row_invariant));
+  return fusion::row_work(
+      graph,
+      fusion::row_invariant_nodes(graph, row_invariant, fusion::iotas_within_rows(graph, space)));
 }
 
 // What a Program makes kernels of is bounded there (fusion/partition/row_passes.hpp).

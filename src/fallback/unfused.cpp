@@ -90,7 +90,8 @@ class UnfusedBuilder {
       if (node.op == Op::input)
         arguments[node.payload] = rows->row_invariant[array_operand(node.payload)];
     }
-    const std::vector<bool> invariant = fusion::row_invariant_nodes(graph_, arguments);
+    const std::vector<bool> invariant = fusion::row_invariant_nodes(
+        graph_, arguments, fusion::iotas_within_rows(graph_, rows->space));
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
       if (!invariant[id]) continue;
       const TypedNode& node = graph_.nodes[id];

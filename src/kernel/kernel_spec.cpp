@@ -109,11 +109,21 @@ fusion::Operand partial_result(const TypedFunction& function, std::size_t index,
   return operand;
 }
 
-// Rows are counted along axes that are not reduced.
-void check_of_row(const TypedFunction& function, const fusion::ReduceSpace& space,
-                  const fusion::Operand& index) {
-  for (std::size_t k = 0; k < space.reduced.size(); ++k) {
-    if (!space.reduced[k] || index.strides[k] == 0) continue;
+// Random numbers are counted over all elements, and would be computed again in each pass. Places
+// are those of rows.
+void check_iotas(const TypedFunction& function, std::span<const std::int64_t> within) {
+  if (within.empty()) return;
+  if (std::ranges::find(within, fusion::kAllAxes) != within.end()) {
+    check_no_conflict(function, "uniform and normal are beside a reduction");
+  }
+  std::vector<fusion::NodeId> places;
+  for (const fusion::IndexedOperand& one : function.graph.indexed) places.push_back(one.place);
+  for (const fusion::BoundedAxis& bound : function.graph.bounds) places.push_back(bound.end);
+  const std::vector<bool> says_places = fusion::live_nodes(function.graph.nodes, places);
+  for (fusion::NodeId id = 0; id < function.graph.nodes.size(); ++id) {
+    const fusion::TypedNode& node = function.graph.nodes[id];
+    if (!says_places[id] || node.op != fusion::Op::iota) continue;
+    if (std::ranges::find(within, fusion::iota_axis(node)) == within.end()) continue;
     check_no_conflict(function, "an iota says places along an axis that is reduced");
   }
 }
@@ -144,9 +154,12 @@ void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
                                     : output_operand(function, i, outputs[i], kept, spec.shape));
   }
   for (fusion::Operand& index : fusion::iota_operands(function.graph, spec.shape, function.name)) {
-    check_of_row(function, rows.space, index);
-    rows.row_invariant.push_back(true);
     spec.operands.push_back(std::move(index));
+  }
+  const std::vector<std::int64_t> within = fusion::iotas_within_rows(function.graph, rows.space);
+  check_iotas(function, within);
+  for (const std::int64_t axis : fusion::iota_axes(function.graph)) {
+    rows.row_invariant.push_back(std::ranges::find(within, axis) == within.end());
   }
   spec.form = std::move(rows);
 }
@@ -357,18 +370,6 @@ void add_attention(KernelSpec& spec, std::span<const ArrayType> arrays,
   spec.form = std::move(space);
 }
 
-// Whether iotas say places that data says, and nothing else: those are computed for each row.
-bool counts_places_alone(const fusion::TypedGraph& graph) {
-  if (fusion::has_scans(graph)) return false;
-  std::vector<fusion::NodeId> roots = graph.outputs;
-  for (const fusion::BoundedAxis& bound : graph.bounds) roots.push_back(bound.end);
-  const std::vector<bool> live = fusion::live_nodes(graph.nodes, roots);
-  for (fusion::NodeId id = 0; id < graph.nodes.size(); ++id) {
-    if (live[id] && graph.nodes[id].op == fusion::Op::iota) return false;
-  }
-  return true;
-}
-
 std::vector<std::size_t> positions(std::size_t count) {
   std::vector<std::size_t> all(count);
   std::iota(all.begin(), all.end(), std::size_t{0});
@@ -408,19 +409,13 @@ KernelSpec kernel_spec(TypedFunction function, std::span<const ArrayType> arrays
     add_index_operands(spec, axes);
     return spec;
   }
-  // Where no attention is found, an iota says places, or is refused.
-  const bool counts_rows = !fusion::iota_axes(graph).empty() && counts_places_alone(shaped.graph);
-  std::vector<Dims> shapes;
-  if (counts_rows || fusion::iota_axes(graph).empty()) {
-    shapes = std::move(shaped.shapes);
-    if (counts_rows) spec.function.graph = std::move(shaped.graph);
-  } else {
-    shapes = fusion::infer_shapes(graph, argument_shapes(graph, arrays), spec.function.name);
-  }
+  const bool counts = !fusion::iota_axes(graph).empty();
+  if (counts) spec.function.graph = std::move(shaped.graph);
   if (fusion::has_scans(graph)) {
-    add_scan(spec, arrays, outputs, shapes);
+    if (counts) check_no_conflict(spec.function, "an iota is beside a running result");
+    add_scan(spec, arrays, outputs, shaped.shapes);
   } else {
-    add_rows(spec, arrays, outputs, std::move(shapes));
+    add_rows(spec, arrays, outputs, std::move(shaped.shapes));
   }
   add_index_operands(spec, spec.shape.size());
   return spec;

@@ -121,6 +121,8 @@ class ColumnEmitter : public ReductionEmitter {
         const std::string lane = values_[id] + "_lanes[lane]";
         if (node_text_.needs_storage(static_cast<NodeId>(id))) storage_[id] = lane;
         values_[id] = fmt::format("to<{}>({})", compute_type(node.dtype), lane);
+      } else if (node.op == Op::iota && !known_[id]) {
+        values_[id] = index_text(node);
       } else if (node.arity == 0) {
         if (!known_[id]) emit_value(id, 2);
       } else if (node_text_.of(static_cast<NodeId>(id), values_, storage_).same) {

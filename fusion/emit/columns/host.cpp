@@ -81,6 +81,12 @@ std::string ReductionEmitter::define_element(int pass) {
   locate_vector(4);
   load_vector(pass, 4);
   std::string captured;
+  const auto counts = [](const OperandText& operand) {
+    return operand.iota && !operand.row_invariant;
+  };
+  for (std::uint32_t k = first_reduced(); k < inner(); ++k) {
+    if (std::ranges::any_of(operands_, counts)) captured += fmt::format(", at_{}", k);
+  }
   for (const OperandText& operand : operands_) {
     if (operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
     captured += fmt::format(", {}_lanes", operand.name);

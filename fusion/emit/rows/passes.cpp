@@ -576,7 +576,7 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
   }
   NodeText::Expression expression;
   if (node.op == Op::iota) {
-    expression.text = row_number(node);
+    expression.text = index_text(node);
   } else if (node.op == Op::scalar) {
     expression.text = node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
   } else {

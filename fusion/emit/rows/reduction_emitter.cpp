@@ -39,7 +39,7 @@ KernelDescription ReductionEmitter::run() {
   out_.open(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
   out_.signature(rows_.block(), dense_blocks(), rows_.cluster_blocks);
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (operands_[i].output || !is_prefetched(schedule_, i)) continue;
+    if (operands_[i].output || operands_[i].iota || !is_prefetched(schedule_, i)) continue;
     out_.line(1, "prefetch_into_l2({}_data, u64(size) * {});", operands_[i].name,
               bits(operands_[i].dtype) / 8);
   }
@@ -77,7 +77,7 @@ void ReductionEmitter::find_operands() {
   for (const NamedOperand& operand : identifiers_.operands()) operands_.push_back({operand});
   for (const std::int64_t axis : iota_axes(graph_)) {
     const std::string name = iota_name(axis);
-    operands_.push_back({{name, name, graph_.arguments.size(), 0, DType::i64, false}, true});
+    operands_.push_back({{name, name, graph_.arguments.size(), 0, DType::i64, false}, true, axis});
   }
   if (operands_.size() != schedule_.operands.size()) {
     throw Error(Code::internal,
@@ -110,10 +110,12 @@ bool ReductionEmitter::converts_vectors(std::size_t i) const {
 
 void ReductionEmitter::order_passes() {
   std::vector<bool> row_invariant(graph_.arguments.size(), true);
+  std::vector<std::int64_t> within;
   for (const OperandText& operand : operands_) {
+    if (operand.iota && !operand.row_invariant) within.push_back(operand.axis);
     if (!operand.output && !operand.iota) row_invariant[operand.argument] = operand.row_invariant;
   }
-  row_invariant_ = row_invariant_nodes(graph_, row_invariant);
+  row_invariant_ = row_invariant_nodes(graph_, row_invariant, within);
   pass_.assign(graph_.nodes.size(), 0);
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
@@ -428,8 +430,17 @@ void ReductionEmitter::row_segments() {
   if (!in_segments()) return;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
-    if (operand.row_invariant || operand.iota || !(operand.output || is_used(operand))) continue;
     const std::string& name = operand.name;
+    if (operand.iota && !operand.row_invariant) {
+      out_.line(2, "const auto {}_in_row = [&]({} place) KILN_INLINED {{", name, index_);
+      out_.line(3, "const {} segment = divide(place, extent_{});", index_, inner());
+      out_.line(3, "const {0} first = place - segment * extent_{1}.divisor;", index_, inner());
+      out_.coordinates(3, index_, "segment", first_reduced(), inner());
+      out_.line(3, "return {}(0){}{};", signed_index_, offset(i, first_reduced(), inner()),
+                lane_offset(i, "first"));
+      out_.line(2, "}};");
+    }
+    if (operand.row_invariant || operand.iota || !(operand.output || is_used(operand))) continue;
     out_.line(2, "const auto {}_start = [&]({} segment) KILN_INLINED {{", name, index_);
     out_.coordinates(3, index_, "segment", first_reduced(), inner());
     out_.line(3, "return {}(0){};", signed_index_, offset(i, first_reduced(), inner()));
@@ -550,11 +561,30 @@ std::string ReductionEmitter::offset(std::size_t operand, std::uint32_t from,
   return text;
 }
 
-std::string ReductionEmitter::row_number(const TypedNode& iota) const {
-  const auto operand = std::ranges::find(operands_, iota_name(iota_axis(iota)), &OperandText::name);
+std::string ReductionEmitter::index_text(const TypedNode& iota) const {
+  const auto operand = std::ranges::find_if(
+      operands_, [&](const OperandText& o) { return o.iota && o.axis == iota_axis(iota); });
   const auto i = static_cast<std::size_t>(operand - operands_.begin());
-  return node_text_.rounded(iota, fmt::format("to<{}>({}(0){})", compute_type(iota.dtype),
-                                              signed_index_, offset(i, 0, first_reduced())));
+  const std::string place = fmt::format("first + {}(lane)", index_);
+  std::string text = offset(i, 0, first_reduced());
+  if (!operand->row_invariant && in_segments()) {
+    text += fmt::format(" + {}_in_row({})", operand->name, place);
+  } else {
+    if (!operand->row_invariant) text += offset(i, first_reduced(), inner());
+    if (rows_.columns != 0 || !operand->row_invariant) text += lane_offset(i, place);
+  }
+  return node_text_.rounded(
+      iota, fmt::format("to<{}>({}(0){})", compute_type(iota.dtype), signed_index_, text));
+}
+
+std::string ReductionEmitter::lane_offset(std::size_t operand, std::string_view place) const {
+  switch (schedule_.operands[operand].access) {
+    case Access::contiguous: return fmt::format(" + {}({})", signed_index_, place);
+    case Access::strided:
+      return fmt::format(" + {}({}) * {}", signed_index_, place,
+                         operands_[operand].stride_name(inner()));
+    default: return "";
+  }
 }
 
 std::string ReductionEmitter::line_text(std::size_t operand) const {

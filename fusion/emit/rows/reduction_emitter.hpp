@@ -31,7 +31,8 @@ class ReductionEmitter {
 
  protected:
   struct OperandText : NamedOperand {
-    bool iota = false;           ///< no array but the number of a row along an axis
+    bool iota = false;           ///< no array but an index
+    std::int64_t axis = 0;       ///< of an iota, as in its node
     bool row_invariant = false;  ///< one element for each row
     bool unrounded = false;      ///< an output whose vectors are rounded when they are stored
     bool in_registers = false;   ///< kept on chip from before the first pass
@@ -110,8 +111,10 @@ class ReductionEmitter {
     return schedule_.streamed && !operands_[operand].row_invariant;
   }
   std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;
-  /// What an iota gives for a row.
-  std::string row_number(const TypedNode& iota) const;
+  /// What an iota gives for a row or, where it counts its elements or columns, for a lane.
+  std::string index_text(const TypedNode& iota) const;
+  /// What element `place` of the innermost axis adds to it.
+  std::string lane_offset(std::size_t operand, std::string_view place) const;
   /// The pointer to a row, or to the segment of it that a vector is in; on the CPU the segments.
   std::string line_text(std::size_t operand) const;
   std::string_view load_name() const { return loads_words() ? "load_words" : "load"; }

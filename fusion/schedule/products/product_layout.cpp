@@ -44,6 +44,7 @@ bool is_product(const ReduceSpace& space, const Sizes& shape,
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].output && (!row_invariant[i] || is_packed(operands[i].dtype))) return false;
     if (!operands[i].output && operands[i].indexed.exists()) return false;
+    if (operands[i].iota && !row_invariant[i]) return false;
   }
   return std::ranges::none_of(shape, [](Size size) { return size == 0; });
 }

@@ -66,7 +66,7 @@ int full_width(const Axis& inner, Size length, std::span<const SizedOperand> ope
   int widest = 1;
   int stored = 1;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (row_invariant[i] && (!by_columns || operands[i].output)) continue;
+    if (operands[i].iota || (row_invariant[i] && (!by_columns || operands[i].output))) continue;
     widest = std::max(widest, element_bytes(operands[i]));
     if (operands[i].output) stored = std::max(stored, element_bytes(operands[i]));
     if (inner.strides[i] != 1) continue;
@@ -130,7 +130,7 @@ int phase_operand(const ScratchVector<Axis>& axes, std::span<const SizedOperand>
                   const ScratchVector<bool>& row_invariant, std::size_t leading, int width) {
   constexpr int kKnown = 16;
   const auto begins_within = [&](std::size_t i) {
-    return !row_invariant[i] && width * element_bytes(operands[i]) <= kKnown &&
+    return !row_invariant[i] && !operands[i].iota && width * element_bytes(operands[i]) <= kKnown &&
            begins_within_vectors(axes, operands[i], i, width);
   };
   if (begins_within(leading)) return static_cast<int>(leading);
@@ -165,7 +165,8 @@ std::optional<Axis> merge_runs(const ScratchVector<Axis>& axes,
     if (moving == 0 || moving == axes.size()) continue;
     own.stride = axes[moving - 1].strides[i];
     const bool far = abs(own.stride) >= kMostElements / (whole.size / own.length);
-    if (operands[i].output || operands[i].indexed.exists() || own.length < least || far) {
+    const bool has_place = operands[i].output || operands[i].iota || operands[i].indexed.exists();
+    if (has_place || own.length < least || far) {
       return std::nullopt;
     }
     runs[i] = own;
@@ -190,7 +191,7 @@ int joined_columns(const ScratchVector<Axis>& outer, const ScratchVector<Axis>& 
     return 1;
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (element_bytes(operands[i]) > kMostBytes) return 1;
+    if (element_bytes(operands[i]) > kMostBytes && !operands[i].iota) return 1;
     if (group.strides[i] != within.strides[i] * within.size) return 1;
     if (row_invariant[i] && group.strides[i] != 0) return 1;
   }
@@ -218,7 +219,7 @@ std::size_t largest_varying(const Sizes& shape, std::span<const SizedOperand> op
   std::size_t found = 0;
   Size most = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (row_invariant[i]) continue;
+    if (row_invariant[i] || operands[i].iota) continue;
     const Size elements = operands[i].indexed.exists() ? element_count(shape)
                                                        : element_count(shape, operands[i].strides);
     const Size total = bits(operands[i].dtype) * elements;
@@ -431,7 +432,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   const auto bytes_of_vector = [&] {
     VectorBytes bytes;
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      if (row_invariant[i] || operands[i].output || has_runs(i)) continue;
+      if (row_invariant[i] || operands[i].output || operands[i].iota || has_runs(i)) continue;
       bytes.bf16 = bytes.bf16 || (operands[i].dtype == DType::bf16 && !is_weight(i));
       const bool repeats = innermost.strides[i] == 0;  // the same register for all lanes
       int& sum = is_read_once(i) ? bytes.once : is_weight(i) ? bytes.weights : bytes.rows;
@@ -547,14 +548,15 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     operand.row_invariant = row_invariant[i];
     operand.indexing = operands[i].indexed.exists() ? Indexing::row : Indexing::none;
     layout.indexed.push_back(operands[i].indexed);
-    operand.in_registers = gpu && !row_invariant[i] && !has_runs(i) && rows.vectors != 0 &&
-                           !is_read_once(i) && (room || bytes.rows == 0 || !is_weight(i));
+    operand.in_registers = gpu && !row_invariant[i] && !operands[i].iota && !has_runs(i) &&
+                           rows.vectors != 0 && !is_read_once(i) &&
+                           (room || bytes.rows == 0 || !is_weight(i));
     operand.access = by_columns    ? access_of(axes, i)
                      : has_runs(i) ? Access::runs
                                    : row_access(axes, i, row_invariant[i]);
     operand.whole_runs = has_runs(i) && rows.phase < 0 && layout.runs[i].length % width == 0;
     operand.alignment = element_bytes(operands[i]);
-    if (backend != Backend::host && operand.access == Access::contiguous) {
+    if (backend != Backend::host && operand.access == Access::contiguous && !operands[i].iota) {
       operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, width);
       if (rows.phase >= 0) {
         const auto phase = static_cast<std::size_t>(rows.phase);

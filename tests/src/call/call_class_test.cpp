@@ -130,6 +130,8 @@ const PlacedForm kPlacedForms[] = {
      {"a", "b", "c", "i"},
      {{1, -1, 1, 16}, {1, 1, -2, 16}, {1, 1, -2, 16}, {1, -1, 1, 1}},
      {1, -1, 1, 16}},
+    {"softmax(where(iota(-1) != i, a, -inf), -1)", {"a", "i"}, {{-1, -2}, {-1, 1}}, {-1, -2}},
+    {"a * f32(iota(0)) - mean(a * f32(iota(-1)), 0)", {"a"}, {{-1, -2}}, {-1, -2}},
 };
 
 TEST_P(CallClasses, OfAttentionAndOfPlacesAndEndsThatDataSays) {

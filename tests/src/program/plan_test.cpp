@@ -64,8 +64,9 @@ std::vector<HostArray> run_by_reference(const ProgramPlan& plan,
       own.push_back(operand.shape);
     }
     const fusion::TypedGraph& typed = step.kernel->function().graph;
-    if (std::ranges::find(typed.nodes, fusion::Op::iota, &fusion::TypedNode::op) !=
-        typed.nodes.end()) {
+    const bool counts = std::ranges::find(typed.nodes, fusion::Op::iota, &fusion::TypedNode::op) !=
+                        typed.nodes.end();
+    if (counts && !fusion::works_along_axes(typed)) {
       // It counts through the shape of what it stores, whatever it reads.
       const Dims& shape = step.outputs[0].shape;
       for (std::size_t i = 0; i < own.size(); ++i) {

@@ -77,7 +77,7 @@ fusion::RowWork work_of(const fusion::TypedGraph& graph, const fusion::Schedule&
   std::vector<bool> uniform;
   for (const fusion::OperandSchedule& operand : schedule.operands)
     uniform.push_back(operand.row_invariant);
-  return fusion::row_work(graph, fusion::row_invariant_nodes(graph, uniform));
+  return fusion::row_work(graph, fusion::row_invariant_nodes(graph, uniform, {}));
 }
 
 Taken taken_by(const std::string& text, const Specification& types, std::string_view target) {
@@ -204,7 +204,7 @@ TEST(RowWork, CountsWhatFurtherPassesComputeAgain) {
     const std::vector<fusion::ArgumentType> types(graph.arguments().size());
     const fusion::TypedGraph typed = fusion::infer(graph, types, {}, Rounding::once, "f");
     const std::vector<bool> uniform(typed.arguments.size(), false);
-    return fusion::row_work(typed, fusion::row_invariant_nodes(typed, uniform));
+    return fusion::row_work(typed, fusion::row_invariant_nodes(typed, uniform, {}));
   };
   EXPECT_EQ(work("x + 1.0").again, 0);
   EXPECT_EQ(work("sum(x + 1.0, -1)").again, 0);
