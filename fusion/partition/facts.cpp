@@ -23,6 +23,10 @@ bool is_index(const TypedGraph& graph, NodeId id) {
 std::optional<std::int64_t> counted_axis(const PlacedGraph& graph, NodeId id) {
   const TypedNode& node = graph.graph.nodes[id];
   if (node.op != Op::view || !is_index(graph.graph, node.operands[0])) return {};
+  // As store_iotas makes them: an array of one axis, of the dtype in which it is counted.
+  const TypedNode& stored = graph.graph.nodes[node.operands[0]];
+  const TypedNode& counted = graph.graph.nodes[stored.operands[0]];
+  if (graph.shapes[node.operands[0]].size() != 1 || stored.dtype != counted.dtype) return {};
   const Dims& shape = graph.shapes[id];
   const ArrayLayout& layout = graph.views[node.payload];
   if (layout.offset != 0 || layout.indexed.exists()) return {};

@@ -109,6 +109,22 @@ fusion::Operand partial_result(const TypedFunction& function, std::size_t index,
   return operand;
 }
 
+// A kernel counts along the axes of its space. What has one element along such an axis, and is
+// broadcast to it or beside it, has one index there, 0.
+void check_counted(const TypedFunction& function, std::span<const Dims> shapes, const Dims& space) {
+  for (fusion::NodeId id = 0; id < function.graph.nodes.size(); ++id) {
+    const fusion::TypedNode& node = function.graph.nodes[id];
+    const std::int64_t axis = fusion::iota_axis(node);
+    if (node.op != fusion::Op::iota || axis == fusion::kAllAxes) continue;
+    const auto extent = [&](const Dims& shape) {
+      const std::int64_t k = axis < 0 ? axis + std::ssize(shape) : axis;
+      return k < 0 || k >= std::ssize(shape) ? 1 : shape[static_cast<std::size_t>(k)];
+    };
+    if (extent(shapes[id]) == extent(space)) continue;
+    check_no_conflict(function, "an iota counts along an axis that is longer for other values");
+  }
+}
+
 // Random numbers are counted over all elements, and would be computed again in each pass. Places
 // are those of rows.
 void check_iotas(const TypedFunction& function, std::span<const std::int64_t> within) {
@@ -136,6 +152,7 @@ void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
   check_no_conflict(function, rows.space.conflict);
   rows.space.splits = function.splits;
   spec.shape = rows.space.shape;
+  check_counted(function, shapes, spec.shape);
   for (const ArrayType& array : arrays) {
     spec.operands.push_back(argument_operand(array, spec.shape));
     rows.row_invariant.push_back(!fits(array, spec.shape) ||

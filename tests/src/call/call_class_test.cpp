@@ -168,6 +168,24 @@ TEST_P(CallClasses, OfAttentionAndOfPlacesAndEndsThatDataSays) {
   }
 }
 
+// What has one element along an axis that is longer beside it has the index 0 there.
+TEST_P(CallClasses, CountNoAxisThatIsLongerBeside) {
+  const auto error = [&](std::string_view text, const Dims& b, const Dims& output) {
+    const Function f = parse("f", text, {}, std::array<std::string, 2>{"a", "b"});
+    const View out = view(by_class, output);
+    return testing::error_of([&] {
+      f(stream, {view(inputs[0], {4, 8}), view(inputs[1], b)}, {out});
+    });
+  };
+  for (const std::string& message :
+       {error("sum(a, -1) + sum(b * f32(iota(0)), -1)", {1, 8}, {4, 1}),
+        error("sum(a, 0) + sum(b * f32(iota(1)), 0)", {4, 1}, {1, 8}),
+        error("max(a + b, -1) * f32(iota(-1))", {1, 8}, {4, 1})}) {
+    EXPECT_NE(message.find("an iota counts along an axis that is longer"), std::string::npos)
+        << message;
+  }
+}
+
 TEST_P(CallClasses, WhatIsUpdatedIsTheInput) {
   const Function f = parse("f", "put(a, i, b)", {}, std::array<std::string, 3>{"a", "i", "b"});
   const auto call = [&](std::int64_t rows, float* updated) {
