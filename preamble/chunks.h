@@ -10,10 +10,10 @@ namespace kiln {
 // The chunks of a row that the threads of a block keep on chip, from number `first` on. The vectors
 // of a thread are those of chunk after chunk, kSlots of each. Where the block has all of the row,
 // every chunk but the last one is `Whole`.
-template <int Threads, int Width, int Sets, int Parts, bool Whole, class Index>
+template <int Threads, int Width, int Sets, int Parts, bool Whole, class Index, int Blocks = 1>
 struct RowChunks {
   enum : int { kVectors = kTreeChunk / Width, kSlots = kVectors / Threads };
-  using Ends = TreeEnds<Threads, Width, Index>;
+  using Ends = TreeEnds<Threads, Width, Index, Blocks>;
   Index size;
   Index head;
   Index first;
@@ -40,7 +40,7 @@ struct RowChunks {
   }
   // The number in the row of a thread's vector in a chunk, or one beyond all if there is none.
   KILN_MEMBER Index vector_in(int part, int slot) const {
-    const u32 thread = TreeThreads<Threads, Width>::thread();
+    const u32 thread = TreeThreads<Threads, Width, Blocks>::thread();
     const Index own = Index(slot) * threads[part] + thread;
     // A chunk that is whole lacks its last vector at most.
     if (is_whole(part) && slot != kSlots - 1) return Index(part) * kVectors + own;
@@ -55,23 +55,23 @@ struct RowChunks {
 };
 
 // Where the waves of a block leave what they have of up to `Chunks` chunks.
-template <int Bytes, int Threads, int Width, int Chunks>
+template <int Bytes, int Threads, int Width, int Chunks, int Blocks = 1>
 struct ChunkColumns {
-  using Row = TreeThreads<Threads, Width>;
+  using Row = TreeThreads<Threads, Width, Blocks>;
   enum : int { kBytes = Row::kWaves == 1 ? 16 : Chunks * Row::kWaves * Row::kColumns * Bytes };
   alignas(16) u8 byte[kBytes];
 };
 
 // The results of up to `Chunks` chunks of a row, of which a block has one.
-template <class Reduction, class T, int Threads, int Width, int Chunks>
+template <class Reduction, class T, int Threads, int Width, int Chunks, int Blocks = 1>
 struct ChunkResults {
-  using Row = TreeThreads<Threads, Width>;
+  using Row = TreeThreads<Threads, Width, Blocks>;
   T chunk[Chunks];
 
   template <int Sets, class Columns>
-  KILN_MEMBER void leave(RowTree<Reduction, T, Threads, Width, Sets>& tree, Columns& columns,
-                         u32 number) {
-    using Tree = RowTree<Reduction, T, Threads, Width, Sets>;
+  KILN_MEMBER void leave(RowTree<Reduction, T, Threads, Width, Sets, Blocks>& tree,
+                         Columns& columns, u32 number) {
+    using Tree = RowTree<Reduction, T, Threads, Width, Sets, Blocks>;
     Lanes<T, Width>& lanes = tree.joined();
     Tree::combine_far_lanes(lanes);
     if constexpr (Row::kWaves == 1) {
@@ -101,12 +101,12 @@ struct ChunkResults {
     KILN_UNROLL for (int i = 0; i < Row::kLeft; ++i) {
       lanes.lane[i] = combine_apart<Reduction, Row::kWaves, Row::kColumns>(from + i);
     }
-    return RowTree<Reduction, T, Threads, Width, 1>::combine_last(lanes);
+    return RowTree<Reduction, T, Threads, Width, 1, Blocks>::combine_last(lanes);
   }
   // Of all chunks, as the elements of a row.
   KILN_MEMBER T result() const { return combine_apart<Reduction, Chunks, 1>(chunk); }
 
- private:
+ protected:
   template <class Value, class Columns>
   KILN_MEMBER static Value* column(Columns& columns, u32 number, u32 wave) {
     return reinterpret_cast<Value*>(columns.byte) + (number * Row::kWaves + wave) * Row::kColumns +

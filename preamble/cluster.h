@@ -13,11 +13,6 @@
 namespace kiln {
 
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 900
-KILN_FN u32 block_of_cluster() {
-  u32 block;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
-  return block;
-}
 // The address in the shared memory of `block` that corresponds to `own` in this block's.
 template <class T>
 KILN_FN T* in_block(T* own, u32 block) {
@@ -29,7 +24,6 @@ KILN_FN T* in_block(T* own, u32 block) {
 KILN_FN void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 KILN_FN void await_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 #else
-__device__ u32 block_of_cluster();
 __device__ void* place_in_block(void* own, u32 block);
 template <class T>
 KILN_FN T* in_block(T* own, u32 block) {
@@ -54,26 +48,70 @@ KILN_FN T reduce(Lanes<T, Width>& lanes, ClusterSlots<T, Threads, Blocks>& slots
   if (threadIdx.x < Blocks) *in_block(slots.block + block_of_cluster(), threadIdx.x) = value;
   arrive_in_cluster();
   await_cluster();
-  return reduce_wave<Reduction, Blocks>(slots.block[threadIdx.x % Blocks]);
+  if constexpr ((Blocks & (Blocks - 1)) == 0) {
+    return reduce_wave<Reduction, Blocks>(slots.block[threadIdx.x % Blocks]);
+  } else {
+    T all = slots.block[0];
+    KILN_UNROLL for (int block = 1; block < Blocks; ++block) {
+      all = Reduction::combine(all, slots.block[block]);
+    }
+    return all;
+  }
 }
 
-// The results of all chunks of a row, of which each block of a cluster keeps as many (chunks.h) and
-// has a copy.
-template <class Reduction, class T, int Threads, int Width, int Chunks, int Blocks>
-struct ClusterChunks : ChunkResults<Reduction, T, Threads, Width, Chunks> {
-  using Row = TreeThreads<Threads, Width>;
-  T all[Chunks * Blocks];
+template <int Count>
+struct PowerOfTwoFrom {
+  enum : int { value = 2 * PowerOfTwoFrom<(Count + 1) / 2>::value };
+};
+template <>
+struct PowerOfTwoFrom<1> {
+  enum : int { value = 1 };
+};
 
-  // All blocks must have started. After a barrier of the cluster the results are there.
+// The results of all chunks of a row, of which each `Sharing` blocks of a cluster keep as many
+// (chunks.h), and each block has a copy: as many as pairs are combined of. All blocks must have
+// started.
+template <class Reduction, class T, int Threads, int Width, int Chunks, int Blocks, int Sharing = 1>
+struct ClusterChunks : ChunkResults<Reduction, T, Threads, Width, Chunks, Sharing> {
+  using Results = ChunkResults<Reduction, T, Threads, Width, Chunks, Sharing>;
+  using Row = TreeThreads<Threads, Width, Sharing>;
+  enum : int {
+    kWavesOfBlock = Row::kWaves / Sharing,
+    kChunks = Chunks * Blocks / Sharing,
+    kPairs = PowerOfTwoFrom<kChunks>::value,
+  };
+  T all[kPairs];
+
+  // Of blocks that share chunks, one combines each: the others leave what they have there.
+  template <int Sets, class Columns>
+  KILN_MEMBER void leave(RowTree<Reduction, T, Threads, Width, Sets, Sharing>& tree,
+                         Columns& columns, u32 number) {
+    if constexpr (Sharing == 1) {
+      Results::leave(tree, columns, number);
+    } else {
+      using Tree = RowTree<Reduction, T, Threads, Width, Sets, Sharing>;
+      Lanes<T, Width>& lanes = tree.joined();
+      Tree::combine_far_lanes(lanes);
+      const u32 block = block_of_cluster() / Sharing * Sharing + number % Sharing;
+      T* const own = in_block(this->template column<T>(columns, number, Row::wave()), block);
+      KILN_UNROLL for (int i = 0; i < Row::kLeft; ++i) own[i] = lanes.lane[i];
+    }
+  }
+  // After a barrier of the cluster the results are there.
   template <class Columns>
   KILN_MEMBER void combine(Columns& columns, u32 count) {
-    for (u32 number = Row::wave(); number < count; number += Row::kWaves) {
+    if (threadIdx.x >= kChunks && threadIdx.x < kPairs) {
+      all[threadIdx.x] = Reduction::template identity<T>();
+    }
+    const u32 sharing = block_of_cluster() % Sharing;
+    for (u32 number = sharing + Row::wave_of_block() * Sharing; number < count;
+         number += kWavesOfBlock * Sharing) {
       const T result = this->combine_chunk(columns, number);
-      T* const own = all + block_of_cluster() * Chunks + number;
+      T* const own = all + block_of_cluster() / Sharing * Chunks + number;
       if (Row::lane() < Blocks) *in_block(own, Row::lane()) = result;
     }
   }
-  KILN_MEMBER T result() const { return combine_apart<Reduction, Chunks * Blocks, 1>(all); }
+  KILN_MEMBER T result() const { return combine_apart<Reduction, kPairs, 1>(all); }
 };
 
 }  // namespace kiln

@@ -9,7 +9,13 @@
 
 namespace kiln {
 
-// Copies 16 bytes, aligned to 16. Part of the group of copies that is open.
+// Copies 4 or 8 bytes, aligned to as many. Part of the group of copies that is open.
+template <int Bytes>
+KILN_FN void copy_part(u32 to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes)
+               : "memory");
+}
+// Copies 16 bytes, aligned to 16.
 KILN_FN void copy_chunk(u32 to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
@@ -75,19 +81,33 @@ KILN_FN void wait_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory")
 #if !KILN_HOST
 namespace kiln {
 
-// Copies 16 bytes to shared memory, where this thread sees them after wait_copies(). They bypass
-// registers on GPUs that can do that.
+// Copies a vector of 4 bytes or more to shared memory, where this thread sees it once it has waited
+// for the group of copies that is open. Both are aligned to the vector's size, or to 16 bytes.
+// Copies bypass registers on GPUs that can do that.
 template <int Lanes, class T, class Index>
 KILN_FN void copy_async(T* to, int place, const T* row, Index first) {
-  static_assert(sizeof(T) * Lanes == 16, "copy_async: not 16 bytes");
+  enum : int { kBytes = int(sizeof(T)) * Lanes };
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800
-  copy_chunk(to + place, row + first);
-  commit_copies();
+  if constexpr (kBytes < 16) {
+    copy_part<kBytes>(u32(__cvta_generic_to_shared(to + place)), row + first);
+  } else {
+    constexpr int kPart = 16 / int(sizeof(T));
+    for (int lane = 0; lane < Lanes; lane += kPart) {
+      copy_chunk(to + place + lane, row + first + lane);
+    }
+  }
 #else
-  store<Lanes, 16>(to, place, load<Lanes, 16>(row, first));
+  constexpr int kAlignment = kBytes < 16 ? kBytes : 16;
+  store<Lanes, kAlignment>(to, place, load<Lanes, kAlignment>(row, first));
 #endif
 }
-// Waits until at most `Left` of the latest copies are in flight.
+// Closes a group of such copies.
+KILN_FN void end_copies() {
+#if KILN_NVIDIA && __CUDA_ARCH__ >= 800
+  commit_copies();
+#endif
+}
+// Waits until at most `Left` of the latest groups are in flight.
 template <int Left>
 KILN_FN void wait_copies() {
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800

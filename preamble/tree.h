@@ -241,13 +241,27 @@ struct TreeColumns {
 
 #if !KILN_HOST
 
+#if KILN_NVIDIA && __CUDA_ARCH__ >= 900
+KILN_FN u32 block_of_cluster() {
+  u32 block;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
+  return block;
+}
+#else
+__device__ u32 block_of_cluster();
+#endif
+
 // The threads of a row, numbered as the vectors that they take. A few lanes of a wave have
 // neighbouring vectors, the next few those behind the vectors of all other waves: residues that are
 // far apart are then in one wave, so that a thread is left with few partial results to be combined
 // with those of other waves. Eight neighbours read a whole line of 128 bytes.
-template <int Threads, int Width>
+//
+// Several blocks of a cluster may share a chunk: then all of their threads are numbered, block
+// after block.
+template <int Threads, int Width, int Blocks = 1>
 struct TreeThreads {
   enum : int {
+    kOfBlock = Threads / Blocks,
     kTogether = Threads < kWave ? Threads : kWave,
     kWaves = Threads / kTogether,
     kFewest = kWave / Width < 8 ? 8 : kWave / Width,
@@ -259,7 +273,14 @@ struct TreeThreads {
     kPitch = kColumns + kShared,
   };
   KILN_MEMBER static u32 lane() { return threadIdx.x % kTogether; }
-  KILN_MEMBER static u32 wave() { return threadIdx.x % Threads / kTogether; }
+  KILN_MEMBER static u32 wave_of_block() { return threadIdx.x % kOfBlock / kTogether; }
+  KILN_MEMBER static u32 wave() {
+    if constexpr (Blocks == 1) {
+      return wave_of_block();
+    } else {
+      return block_of_cluster() % Blocks * (kOfBlock / kTogether) + wave_of_block();
+    }
+  }
   KILN_MEMBER static u32 thread() {
     return lane() % kNear + kNear * (wave() + kWaves * (lane() / kNear));
   }
@@ -296,9 +317,9 @@ KILN_FN T second_if(bool second, T a, T b) {
 // before vector 0 has the accumulators of the last one of all. Each such lane is computed by a
 // thread of its own, in the wave that has the accumulators of its vector: the first lanes of a wave
 // take those of the vector before, the next ones those of the vector after.
-template <int Threads, int Width, class Index>
+template <int Threads, int Width, class Index, int Blocks = 1>
 struct TreeEnds {
-  using Row = TreeThreads<Threads, Width>;
+  using Row = TreeThreads<Threads, Width, Blocks>;
   Index head;
   Index vectors;
   Index size;
@@ -322,13 +343,14 @@ struct TreeEnds {
 // What threads have computed of the ends of each row of a block, for those that add it up. Lanes
 // that are no elements change nothing. Each wave has a place of its own, also where it has no end:
 // compilers of HIP read it before they know which thread needs it.
-template <class Reduction, class T, int Threads, int Width, int Rows>
+template <class Reduction, class T, int Threads, int Width, int Rows, int Blocks = 1>
 struct TreeEndSlots {
-  using Row = TreeThreads<Threads, Width>;
+  using Row = TreeThreads<Threads, Width, Blocks>;
   alignas(16) T value[Rows][Row::kWaves][2 * Width];
   KILN_MEMBER T* own() { return value[Rows == 1 ? 0 : threadIdx.x / Threads][Row::wave()]; }
   template <class Index>
-  KILN_MEMBER void put(const TreeEnds<Threads, Width, Index>& ends, bool at_end, T element) {
+  KILN_MEMBER void put(const TreeEnds<Threads, Width, Index, Blocks>& ends, bool at_end,
+                       T element) {
     if (ends.has_lane()) own()[ends.own()] = at_end ? element : Reduction::template identity<T>();
   }
 };
@@ -380,9 +402,9 @@ KILN_FN T combine_apart(const T* slot) {
 
 // The accumulators of a thread of a row of one chunk: `Sets` times one for each lane of a vector.
 // Vectors that are as many apart as threads have accumulators for have the same ones.
-template <class Reduction, class T, int Threads, int Width, int Sets>
+template <class Reduction, class T, int Threads, int Width, int Sets, int Blocks = 1>
 struct RowTree {
-  using Row = TreeThreads<Threads, Width>;
+  using Row = TreeThreads<Threads, Width, Blocks>;
   enum : int { kFar = Row::kTogether / 2 };
   Lanes<T, Width> set[Sets];
   KILN_MEMBER RowTree() {
@@ -392,14 +414,14 @@ struct RowTree {
 
   // Elements before vector 0 are the first of their residues.
   template <class Index, class Slots>
-  KILN_MEMBER void begin(const TreeEnds<Threads, Width, Index>& ends, Slots& slots) {
+  KILN_MEMBER void begin(const TreeEnds<Threads, Width, Index, Blocks>& ends, Slots& slots) {
     if (Row::thread() == ends.thread_before()) combine_end(of(Sets - 1), slots.own());
   }
   // Those after the last vector, which is a thread's number `From` to `To`, are the last. Where
   // more than one set may have them there is no branch, in which compilers of HIP read slots for
   // threads that have none.
   template <int From, int To, class Index, class Slots>
-  KILN_MEMBER void end(const TreeEnds<Threads, Width, Index>& ends, Slots& slots) {
+  KILN_MEMBER void end(const TreeEnds<Threads, Width, Index, Blocks>& ends, Slots& slots) {
     const bool own = Row::thread() == ends.thread_after();
     if constexpr (From == To) {
       if (own) combine_end(of(From), slots.own() + Width);

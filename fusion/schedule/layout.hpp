@@ -135,10 +135,12 @@ struct RowSchedule {
   int axes = 0;            ///< how many of the collapsed axes are reduced; 0: no reduction
   int threads = 1;         ///< per row, a power of two
   int cluster_blocks = 1;  ///< blocks of a cluster that these threads are in
+  int chunk_blocks = 1;    ///< of these blocks, how many share each chunk
   int vectors = 0;         ///< of a row that each thread keeps on chip; 0: each pass loads them
   int batch = 1;           ///< vectors whose loads a thread has in flight where it keeps none
   int full_vectors = 0;    ///< of those `vectors`, how many every thread has
   int in_smem = 0;         ///< of those `vectors`, how many (the last) may be in shared memory
+  bool copied = false;     ///< all of them are, where they are copied asynchronously
   int sets = 0;            ///< GPUs: accumulators of a thread for each lane of its vectors, where
                            ///< rows are added up by their tree (preamble/tree.h); 0: elsewhere
   int rows = 1;            ///< per block

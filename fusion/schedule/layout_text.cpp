@@ -17,7 +17,11 @@ std::string describe(const RowSchedule& rows, Backend backend) {
                         rows.columns == 0 ? "row" : "column");
     if (rows.cluster_blocks > 1)
       text += fmt::format(", in a cluster of {} blocks", rows.cluster_blocks);
-    if (rows.in_smem > 0) text += fmt::format(", {} of them in shared memory", rows.in_smem);
+    if (rows.chunk_blocks > 1) text += fmt::format(", {} to a chunk", rows.chunk_blocks);
+    if (rows.copied) {
+      text += ", copied to shared memory";
+    } else if (rows.in_smem > 0)
+      text += fmt::format(", {} of them in shared memory", rows.in_smem);
     if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
     if (rows.columns > 0) text += fmt::format(", {} vectors of columns per block", rows.columns);
     if (rows.joined > 1) text += fmt::format(", {} columns joined", rows.joined);

@@ -67,10 +67,11 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
        of(schedule.tile_axis), of(schedule.min_blocks), of(schedule.streamed), of(schedule.table),
        of(schedule.scan)});
   if (rows != fusion::RowSchedule()) {  // a scan has threads, though no reduced axes
-    add({of(rows.axes), of(rows.threads), of(rows.cluster_blocks), of(rows.vectors), of(rows.batch),
-         of(rows.full_vectors), of(rows.in_smem), of(rows.rows), of(rows.columns), of(rows.ragged),
-         of(rows.split), of(rows.chunks), of(rows.phase), of(rows.row_step), of(rows.joined),
-         of(rows.sets), of(rows.groups), of(rows.min_blocks)});
+    add({of(rows.axes),    of(rows.threads), of(rows.cluster_blocks), of(rows.chunk_blocks),
+         of(rows.vectors), of(rows.batch),   of(rows.full_vectors),   of(rows.in_smem),
+         of(rows.copied),  of(rows.rows),    of(rows.columns),        of(rows.ragged),
+         of(rows.split),   of(rows.chunks),  of(rows.phase),          of(rows.row_step),
+         of(rows.joined),  of(rows.sets),    of(rows.groups),         of(rows.min_blocks)});
   }
   if (products.rows != 0) {
     add({of(products.rows), of(products.columns), of(products.lanes), of(tiles.vectors_per_group),

@@ -29,10 +29,10 @@ struct Dim3 {
   unsigned x, y, z;
 };
 
-constexpr int kMostThreads = 4096;
+constexpr int kMostThreads = 8192;
 constexpr int kMostBlocks = 8;  // of a cluster
 constexpr std::size_t kStack = 64 << 10;
-constexpr std::size_t kLaunched = 112 << 10;
+constexpr std::size_t kLaunched = 208 << 10;
 
 // What a thread waits for: its next turn, or others at the same barrier.
 enum class Barrier { none, block, cluster };

@@ -50,14 +50,14 @@ void ReductionEmitter::load_inputs() {
   for (const std::size_t i : loaded) {
     const std::string in_register =
         fmt::format("{}_registers[slot] = {};", operands_[i].name, load_text(i));
+    const bool is_async = copies_rows_async() && is_copied(i);
     const std::string in_memory =
-        fmt::format("store<{}, {}>({}_smem, {}, {});", schedule_.width, smem_alignment(i),
-                    operands_[i].name, smem_offset(), load_text(i));
+        is_async ? fmt::format("copy_async<{}>({}_smem, {}, {}, first);", schedule_.width,
+                               operands_[i].name, smem_offset(), line_text(i))
+                 : fmt::format("store<{}, {}>({}_smem, {}, {});", schedule_.width,
+                               smem_alignment(i), operands_[i].name, smem_offset(), load_text(i));
     if (!operands_[i].in_smem) {
       out_.line(3, "{}", in_register);
-    } else if (copies_rows_async()) {
-      out_.line(3, "copy_async<{}>({}_smem, {}, {}, first);", schedule_.width, operands_[i].name,
-                smem_offset(), line_text(i));
     } else if (register_vectors() == 0) {
       out_.line(3, "{}", in_memory);
     } else {
@@ -65,6 +65,7 @@ void ReductionEmitter::load_inputs() {
       out_.line(3, "else {}", in_memory);
     }
   }
+  if (copies_rows_async()) out_.line(3, "end_copies();");
   out_.line(2, "}}");
   slot_.clear();
   copies_pending_ = copies_rows_async();
@@ -88,7 +89,9 @@ void ReductionEmitter::declare_smem() {
     const std::string_view type = storage_type(operand.dtype);
     out_.line(2, "{0}* const {1}_smem = reinterpret_cast<{0}*>(memory + {2}) + {4} * {3};", type,
               operand.name, before / 16, schedule_.width,
-              in_cluster() ? "thread_in_block" : "thread");
+              rows_.copied   ? "threadIdx.x"
+              : in_cluster() ? "thread_in_block"
+                             : "thread");
     before += rows_.in_smem * threads_of_block() * vector_bytes(operand);
   }
 }
@@ -175,8 +178,8 @@ void ReductionEmitter::emit_pass(int pass) {
 
 void ReductionEmitter::declare_row_tree(std::size_t id) {
   const TypedNode& node = graph_.nodes[id];
-  out_.line(2, "RowTree<{}, {}, {}, {}, {}> {}_tree;", info(node.op).combiner, partial_type(node),
-            threads_of_block(), schedule_.width, rows_.sets, names_[id]);
+  out_.line(2, "RowTree<{}, {}, {}, {}, {}{}> {}_tree;", info(node.op).combiner, partial_type(node),
+            threads_of_chunk(), schedule_.width, rows_.sets, of_blocks(), names_[id]);
 }
 
 // A pass with sums in the order of their tree. Elements before a row's first aligned vector are the
@@ -268,6 +271,7 @@ void ReductionEmitter::for_each_part(int pass, const std::function<void(int)>& b
 // The same of chunks that threads keep on chip, one after the other.
 void ReductionEmitter::emit_kept_chunks(int pass, const Ids& trees) {
   const int parts = chunks_kept();
+  if (rows_.chunk_blocks > 1) begin_cluster();
   for_each_part(pass, [&](int part) {
     out_.line(2, "{{");
     out_.indent(1);
@@ -320,7 +324,7 @@ void ReductionEmitter::emit_batches(int pass) {
         // Of a chunk, whose vectors are few, all at once where that leaves registers.
         constexpr int kFewKept = 4;
         const bool has_room = in_cluster() ? is_full() : register_vectors() <= kFewKept;
-        const bool all = keeps_chunks() && has_room;
+        const bool all = rows_.copied || (keeps_chunks() && has_room);
         emit_slots(pass, std::max(kept_from_, register_vectors()), kept_to_,
                    all ? "KILN_UNROLL" : "KILN_UNROLL_TWICE");
       }

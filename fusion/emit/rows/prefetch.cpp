@@ -14,6 +14,8 @@ namespace {
 constexpr int kDistance = 2;
 constexpr int kDistanceOfCopies = 4;
 
+constexpr int kAligned = 16;  // bytes of the widest access
+
 }  // namespace
 
 // Rows of which every thread has many vectors leave no registers for weights, which come from L2.
@@ -24,8 +26,10 @@ void ReductionEmitter::choose_prefetched() {
   constexpr int kManyVectors = 8;
   constexpr int kMostThreads = 512;
   constexpr int kWide = 8;
-  if (schedule_.backend != Backend::nvidia || rows_.vectors < kManyVectors || rows_.columns != 0)
+  if (schedule_.backend != Backend::nvidia || rows_.vectors < kManyVectors || rows_.columns != 0 ||
+      rows_.copied) {
     return;
+  }
   if ((in_cluster() && rows_.vectors <= kManyVectors) || is_shifted() || last_pass_ == 0) return;
   if (rows_.block() > kMostThreads && schedule_.width >= kWide) return;  // no registers are left
   for (std::size_t i = 0; i < operands_.size(); ++i) {
@@ -42,30 +46,41 @@ bool ReductionEmitter::is_weight(std::size_t operand) const {
   return schedule_.operands[operand].outer_axes == 0 && !is_indexed(operand);
 }
 
-// Whether a row that is wholly in shared memory is copied there asynchronously, which leaves the
-// registers to weights and lets threads work on it as it arrives: layer_norm of 32,768 bf16 and f16
-// goes from 0.94 and 0.945 of a copy on an H200 to 0.955 and 0.96.
+// Whether what is in shared memory is copied there asynchronously, which leaves the registers to
+// what is computed and lets threads work on a row as it arrives. Where all of a row is there,
+// layer_norm of 32,768 bf16 and f16 goes from 0.94 and 0.945 of a copy on an H200 to 0.955 and
+// 0.96. Two operands of rows of several chunks leave two blocks of a multiprocessor enough
+// registers so: x + r and its rms_norm, of 65,536 to 262,144 bf16, go from 0.79-0.87 on an H100 to
+// 0.85-0.94. One operand is better loaded at once: softmax of 262,144 bf16 reaches 0.91, and 0.87
+// so.
 bool ReductionEmitter::copies_rows_async() const {
-  constexpr int kCopied = 16;
-  if (!uses_smem() || prefetched_.empty() || register_vectors() != 0 || !is_full()) return false;
+  if (!uses_smem() || schedule_.backend != Backend::nvidia) return false;
   int copied = 0;
+  int stored = 0;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!operands_[i].in_smem) continue;
-    const OperandSchedule& schedule = schedule_.operands[i];
-    if (schedule.unaligned || schedule.access != Access::contiguous ||
-        schedule.alignment != kCopied || vector_bytes(operands_[i]) != kCopied) {
-      return false;
-    }
-    ++copied;
+    ++stored;
+    copied += is_copied(i) ? 1 : 0;
   }
-  return copied == 1;
+  if (rows_.copied || (keeps_chunks() && stored > 1)) return copied != 0;
+  return register_vectors() == 0 && !prefetched_.empty() && is_full() && copied == 1 && stored == 1;
 }
 
-// The first pass over a row that is being copied, two vectors at a time.
+bool ReductionEmitter::is_copied(std::size_t operand) const {
+  constexpr int kLeast = 4;
+  const OperandSchedule& schedule = schedule_.operands[operand];
+  const int bytes = vector_bytes(operands_[operand]);
+  return operands_[operand].in_smem && bytes >= kLeast && !schedule.unaligned &&
+         schedule.access == Access::contiguous && schedule.alignment >= std::min(kAligned, bytes);
+}
+
+// The first pass over a row that is being copied, some vectors at a time.
 void ReductionEmitter::emit_arriving(int pass) {
-  constexpr int kTogether = 2;
-  for (int from = kept_from_; from < kept_to_; from += kTogether) {
-    const int to = std::min(from + kTogether, kept_to_);
+  constexpr int kFew = 2;
+  constexpr int kMany = 4;
+  const int together = keeps_chunks() ? kMany : kFew;
+  for (int from = std::max(kept_from_, register_vectors()); from < kept_to_; from += together) {
+    const int to = std::min(from + together, kept_to_);
     out_.line(2, "wait_copies<{}>();", rows_.vectors - to);
     emit_slots(pass, from, to, "KILN_UNROLL");
   }

@@ -189,7 +189,12 @@ int ReductionEmitter::dense_blocks() const {
   constexpr int kFewThreads = 256;
   constexpr int kWide = 8;
   if (uses_smem()) {
+    constexpr int kMostThreads = 512;
+    constexpr int kHalf = 104 << 10;  // of a multiprocessor's shared memory, beside partial results
     const auto stored = std::ranges::count_if(operands_, &OperandText::in_smem);
+    if (copies_rows_async() && (rows_.copied || stored > 1)) {
+      return rows_.block() <= kMostThreads && shared_bytes_ <= kHalf ? 2 : 0;
+    }
     // What a thread keeps and the lanes that it computes leave 64 registers for all else: for what
     // says where chunks end too, of which layer_norm of 50,257 bf16 spills 32 bytes.
     const int room = keeps_chunks() ? 28 : 36;
@@ -307,6 +312,7 @@ bool ReductionEmitter::sums_in_tree(const TypedNode& node) const {
 
 int ReductionEmitter::chunks_kept() const {
   const int chunks = (rows_.vectors + chunk_slots() - 1) / chunk_slots();
+  if (in_cluster()) return chunks;
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(chunks)));
 }
 

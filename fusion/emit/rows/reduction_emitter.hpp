@@ -51,6 +51,8 @@ class ReductionEmitter {
   virtual void emit_result(std::size_t id) = 0;   ///< of a reduction, from its lanes
   /// Rows of several chunks: combines what threads have of each, as its number says.
   virtual void combine_chunks(const std::vector<std::size_t>&, const std::string&) {}
+  /// Waits until all blocks of the cluster have begun, once.
+  virtual void begin_cluster() {}
   virtual void store_row_values() = 0;
   virtual bool is_guarded() const = 0;  ///< whether some threads have no row
 
@@ -82,13 +84,20 @@ class ReductionEmitter {
   bool in_cluster() const { return rows_.cluster_blocks > 1; }
   /// Threads of this block that share a row.
   int threads_of_block() const { return rows_.threads / rows_.cluster_blocks; }
+  /// Threads of one block or of several that share a chunk, or a row that is no longer.
+  int threads_of_chunk() const { return threads_of_block() * rows_.chunk_blocks; }
+  /// The last argument of templates of tree.h and chunks.h where several blocks do.
+  std::string of_blocks() const {
+    return rows_.chunk_blocks == 1 ? "" : ", " + std::to_string(rows_.chunk_blocks);
+  }
   /// Whether sums and products of a GPU's rows are combined in the order of their tree.
   bool has_row_trees() const { return rows_.sets != 0; }
   /// Whether such rows have more than one chunk, and whether threads keep these on chip.
   bool has_row_chunks() const { return has_row_trees() && rows_.chunks != ColumnChunks::one; }
   bool keeps_chunks() const { return has_row_chunks() && rows_.vectors != 0; }
-  /// How many vectors of a chunk a thread has, and how many chunks it keeps.
-  int chunk_slots() const { return kTreeChunk / (threads_of_block() * schedule_.width); }
+  /// How many vectors of a chunk a thread has, and for how many chunks it has results: those that
+  /// it keeps; of a row that one block has, as many as pairs are combined of.
+  int chunk_slots() const { return kTreeChunk / (threads_of_chunk() * schedule_.width); }
   int chunks_kept() const;
   /// After how many chunks threads synchronise where they keep none.
   int chunks_together() const;
@@ -96,7 +105,7 @@ class ReductionEmitter {
   /// The most sums and products of one pass.
   int most_trees() const;
   /// From a vector of a thread that it keeps to its next one.
-  int slot_step() const { return has_row_trees() ? threads_of_block() : rows_.threads; }
+  int slot_step() const { return has_row_trees() ? threads_of_chunk() : rows_.threads; }
   std::string slot_vector(std::string_view slot) const;
   bool is_full() const { return rows_.vectors != 0 && rows_.full_vectors == rows_.vectors; }
   bool is_host() const { return schedule_.backend == Backend::host; }
@@ -125,6 +134,7 @@ class ReductionEmitter {
   bool uses_smem() const { return shared_bytes_ != 0; }
   /// Whether rows are copied to shared memory asynchronously.
   bool copies_rows_async() const;
+  bool is_copied(std::size_t operand) const;
 
   // Of each pass, ids ascending. Values before pass 0 depend on no reduction.
   using Ids = std::vector<std::size_t>;

@@ -46,9 +46,9 @@ class RowEmitter : public ReductionEmitter {
       if (has_row_trees() && sums_in_tree(node)) {
         if (has_row_chunks()) declare_chunks(id);
         if (!is_shifted()) continue;
-        out_.line(1, "KILN_SHARED TreeEndSlots<{}, {}, {}, {}, {}> {}_ends;",
-                  info(node.op).combiner, type, threads_of_block(), schedule_.width, rows_.rows,
-                  names_[id]);
+        out_.line(1, "KILN_SHARED TreeEndSlots<{}, {}, {}, {}, {}{}> {}_ends;",
+                  info(node.op).combiner, type, threads_of_chunk(), schedule_.width, rows_.rows,
+                  of_blocks(), names_[id]);
         continue;
       }
       if (in_cluster()) {
@@ -81,18 +81,18 @@ class RowEmitter : public ReductionEmitter {
   // they have read it.
   void declare_chunk_columns() {
     if (most_trees() == 0) return;
-    out_.line(1, "KILN_SHARED ChunkColumns<{}, {}, {}, {}> chunk_columns[{}];", partial_bytes(),
-              threads_of_block(), schedule_.width,
-              keeps_chunks() ? chunks_kept() : chunks_together(), most_trees());
+    out_.line(1, "KILN_SHARED ChunkColumns<{}, {}, {}, {}{}> chunk_columns[{}];", partial_bytes(),
+              threads_of_chunk(), schedule_.width,
+              keeps_chunks() ? chunks_kept() : chunks_together(), of_blocks(), most_trees());
   }
 
   void declare_chunks(std::size_t id) {
     const TypedNode& node = graph_.nodes[id];
     const std::string kept = fmt::format("{}, {}, {}, {}", info(node.op).combiner,
-                                         partial_type(node), threads_of_block(), schedule_.width);
+                                         partial_type(node), threads_of_chunk(), schedule_.width);
     if (in_cluster()) {
-      out_.line(1, "KILN_SHARED ClusterChunks<{}, {}, {}> {}_chunks;", kept, chunks_kept(),
-                rows_.cluster_blocks, names_[id]);
+      out_.line(1, "KILN_SHARED ClusterChunks<{}, {}, {}{}> {}_chunks;", kept, chunks_kept(),
+                rows_.cluster_blocks, of_blocks(), names_[id]);
     } else if (keeps_chunks()) {
       out_.line(1, "KILN_SHARED ChunkResults<{}, {}> {}_chunks;", kept, chunks_kept(), names_[id]);
     } else {
@@ -103,22 +103,36 @@ class RowEmitter : public ReductionEmitter {
 
   void combine_chunks(const std::vector<std::size_t>& trees, const std::string& count) override {
     begin_cluster();
-    out_.line(2, "KILN_SYNCHRONIZE();");
+    if (rows_.chunk_blocks > 1) {
+      meet_in_cluster();
+    } else {
+      out_.line(2, "KILN_SYNCHRONIZE();");
+    }
     for (std::size_t k = 0; k < trees.size(); ++k) {
       out_.line(2, "{}_chunks.combine(chunk_columns[{}], {});", names_[trees[k]], k, count);
     }
     if (in_cluster()) {
-      out_.line(2, "arrive_in_cluster();");
-      out_.line(2, "await_cluster();");
+      meet_in_cluster();
     } else {
       out_.line(2, "KILN_SYNCHRONIZE();");
     }
   }
 
-  void begin_cluster() {
+  void meet_in_cluster() {
+    out_.line(2, "arrive_in_cluster();");
+    out_.line(2, "await_cluster();");
+  }
+
+  void begin_cluster() override {
     if (!in_cluster() || cluster_begun_) return;
     cluster_begun_ = true;
     out_.line(2, "await_cluster();  // all blocks have begun and read the slots of the row before");
+  }
+
+  // The number of this block in its cluster, or of those that share its chunks.
+  std::string chunk_group() const {
+    return rows_.chunk_blocks == 1 ? "block_of_cluster()"
+                                   : fmt::format("(block_of_cluster() / {})", rows_.chunk_blocks);
   }
 
   std::string tree_result(std::size_t id) {
@@ -159,11 +173,11 @@ class RowEmitter : public ReductionEmitter {
     if (in_cluster()) {
       out_.line(2, "arrive_in_cluster();");
       out_.line(2, "const {} thread_in_block = {};", index_,
-                has_row_trees() ? fmt::format("TreeThreads<{}, {}>::thread()", threads_of_block(),
-                                              schedule_.width)
+                has_row_trees() ? fmt::format("TreeThreads<{}, {}{}>::thread()", threads_of_chunk(),
+                                              schedule_.width, of_blocks())
                                 : fmt::format("thread_of<1, {}>()", threads_of_block()));
-      out_.line(2, "const {} thread = block_of_cluster() * {} + thread_in_block;", index_,
-                threads_of_block() * (has_row_trees() ? rows_.vectors : 1));
+      out_.line(2, "const {} thread = {} * {} + thread_in_block;", index_, chunk_group(),
+                threads_of_chunk() * (has_row_trees() ? rows_.vectors : 1));
     } else if (has_row_trees()) {
       out_.line(2, "const {} thread = TreeThreads<{}, {}>::thread();", index_, rows_.threads,
                 schedule_.width);
@@ -191,10 +205,10 @@ class RowEmitter : public ReductionEmitter {
       }
     }
     if (keeps_chunks() && !is_full()) {
-      out_.line(2, "const RowChunks<{}, {}, {}, {}, {}, {}> kept({}, {}, {});", threads_of_block(),
-                schedule_.width, rows_.sets, chunks_kept(), !in_cluster(), index_, row_size(),
-                is_shifted() ? "head" : "0",
-                in_cluster() ? fmt::format("block_of_cluster() * {}", chunks_kept()) : "0");
+      out_.line(2, "const RowChunks<{}, {}, {}, {}, {}, {}{}> kept({}, {}, {});",
+                threads_of_chunk(), schedule_.width, rows_.sets, chunks_kept(), !in_cluster(),
+                index_, of_blocks(), row_size(), is_shifted() ? "head" : "0",
+                in_cluster() ? fmt::format("{} * {}", chunk_group(), chunks_kept()) : "0");
     }
     if (has_row_trees() && rows_.vectors == 0 && !has_row_chunks()) {
       out_.line(2, "const u32 threads = threads_with_residues<{}, {}, {}>({});", rows_.threads,

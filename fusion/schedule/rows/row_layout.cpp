@@ -303,7 +303,7 @@ int most_threads(const RowSchedule& rows, Size length, int width) {
 int sets_of(const RowSchedule& rows, Size length, int width) {
   if (!follows_tree(rows, length)) return 0;
   const int residues = length <= kLeastResidues ? power_of_two_from(length) : residues_of(length);
-  return std::max(1, residues / (rows.threads / rows.cluster_blocks * width));
+  return std::max(1, residues / (rows.threads / rows.cluster_blocks * rows.chunk_blocks * width));
 }
 
 }  // namespace
@@ -499,6 +499,14 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   if (in_chunks && space.passes == 1) keeping.forced.read_again = true;
   choose_registers(rows, kept, rows.phase < 0 ? layout.vectors : fewest, bytes, width, keeping,
                    backend);
+  if (in_chunks && rows.vectors == 0 && backend == Backend::nvidia && !rows.split && !any_length &&
+      space.passes > 1 && !keeping.forced.read_again) {
+    keeps_all = false;
+    const VectorBytes copied = bytes_of_vector();
+    keeps_all = !map_copied_row(rows, layout.reduced, copied.rows, width,
+                                most_threads(rows, layout.reduced, width), keeping);
+    if (rows.copied) bytes = copied;
+  }
   if (in_chunks && rows.vectors != 0) {
     const bool whole = rows.phase < 0 && layout.reduced % kTreeChunk == 0 &&
                        layout.vectors == Size(rows.vectors) * rows.threads;
@@ -538,7 +546,8 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     rows.sets = sets_of(rows, layout.reduced, width);
     if (rows.vectors == 0) rows.batch = std::max(rows.batch, rows.sets);
   }
-  const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_model(backend).spare_bytes;
+  const bool room =
+      !rows.copied && rows.vectors * (bytes.rows + bytes.weights) <= row_model(backend).spare_bytes;
 
   // Indices of threads exceed the end of a row by less than this.
   constexpr int kBeyond = 1 << 20;

@@ -79,6 +79,14 @@ int residues_of(Size elements);
 void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int width, int least,
              int most, int reductions, bool stores, const RowFeatures& device, Backend backend);
 
+/// Maps a long row that more than one pass reads to blocks of NVIDIA GPUs that keep all of it in
+/// shared memory, where it is copied asynchronously: one block or a cluster. Each has whole chunks,
+/// if the row is one of them, or several share each chunk. `bytes` is what they keep of a vector,
+/// `most` the threads that a chunk can have. False: there is no room, or the device is not one of
+/// those.
+bool map_copied_row(RowSchedule& rows, Size elements, int bytes, int width, int most,
+                    const RowFeatures& device);
+
 /// Columns of a kernel, in vectors of neighbouring ones.
 struct ColumnSpace {
   Size length = 0;  ///< elements of each, or of each of its parts

@@ -139,6 +139,24 @@ TEST(NvidiaReductions, Compile) {
   }
 }
 
+// Rows for which threads have no room.
+TEST(NvidiaReductions, LongRowsOfSeveralOperandsAreCopiedToSharedMemory) {
+  if (targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  for (const char* text : {"h = x + z; h, h * rsqrt(mean(h * h, -1) + 1e-6)",
+                           "x * (z - sum(x * z, -1))", "softmax(x + z, -1)"}) {
+    for (const std::int64_t length : {60'001, 65'536, 131'072}) {
+      Specification specification;
+      specification.arguments = {{"x", DType::f32, {64, length}, {}, false},
+                                 {"z", DType::f32, {64, length}, {}, false}};
+      const CompiledKernel kernel = compile_for(parse("checked", text), specification, "sm_90");
+      EXPECT_NE(kernel.source.find("copy_async<"), std::string::npos) << kernel.source;
+      EXPECT_NE(kernel.source.find("of_cluster() / "), std::string::npos) << kernel.source;
+      EXPECT_EQ(kernel.resources.scratch.value_or(0), 0) << text << " of " << length;
+    }
+  }
+}
+
 // Schedules that tests of bits ask for, where blocks share a row. Where planners would choose other
 // numbers of blocks, a few words may be spilled.
 TEST(NvidiaReductions, OfForcedClustersCompile) {

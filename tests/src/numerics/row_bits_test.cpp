@@ -233,16 +233,44 @@ TEST_P(RowBits, DoNotShowParts) {
   }
 }
 
-// How many blocks share a row: 2, 4 or 8, of which some may have nothing.
+// How many blocks share a row, of which some may have nothing.
 TEST_P(RowBits, DoNotShowClusters) {
   if (GetParam() != DeviceType::cuda) GTEST_SKIP() << "blocks of other devices form no clusters";
   for (const std::int64_t length : {32'769, 50'257, 65'536, 100'003, 131'072}) {
-    for (const int blocks : {2, 4, 8}) {
+    for (const int blocks : {2, 3, 4, 5, 8}) {
       const HostArray rows = testing::random_array(DType::bf16, {3, length}, 7);
       for (const Case which : {Case::variance, Case::normalised}) {
         check(which, rows, {}, false, {.cluster_blocks = blocks});
         check(which, rows, {.gap = 3, .lead = 1}, false, {.cluster_blocks = blocks});
         if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Rows of two operands for which threads have no room: blocks of an NVIDIA GPU share chunks, whose
+// elements are copied to shared memory.
+TEST_P(RowBits, OfTwoLongOperands) {
+  const Function function =
+      parse("two", "h = x + z; d = h - mean(h, -1); max(h, -1), mean(h, -1), mean(d * d, -1)");
+  testing::Share share(GetParam(), 3, testing::random_seed());
+  for (const std::int64_t length : {32'800, 53'001, 60'002, 65'533, 65'536, 95'000, 131'072}) {
+    if (!share.next()) continue;
+    const HostArray x = testing::random_array(DType::f32, {3, length}, 1);
+    const HostArray z = testing::random_array(DType::f32, {3, length}, 2);
+    std::vector<HostArray> got(3, HostArray::contiguous(DType::f32, {3, 1}));
+    run_on(device(), function, {x, z}, got);
+    for (std::int64_t row = 0; row < 3; ++row) {
+      Row<float> h;
+      for (std::int64_t i = row * length; i < (row + 1) * length; ++i) {
+        h.push_back(static_cast<float>(testing::number_at(x, i)) +
+                    static_cast<float>(testing::number_at(z, i)));
+      }
+      const std::vector<Row<float>> want = expected(Case::variance, h);
+      const float results[] = {*std::ranges::max_element(h), want[0][0], want[1][0]};
+      for (std::size_t k = 0; k < 3; ++k) {
+        ASSERT_EQ(get_bits(got[k], row), std::bit_cast<std::uint32_t>(results[k]))
+            << "output " << k << " of row " << row << " of " << length;
       }
     }
   }
