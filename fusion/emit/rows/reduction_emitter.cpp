@@ -200,7 +200,10 @@ int ReductionEmitter::dense_blocks() const {
     const int room = keeps_chunks() ? 28 : 36;
     const int registers = register_vectors() * 4 + schedule_.width;
     if (stored != 1 || rows_.block() > 512 || registers > room) return 0;
-    return in_cluster() && rows_.vectors <= 8 ? 3 : 2;
+    const bool counts = std::ranges::any_of(operands_, [](const OperandText& operand) {
+      return operand.iota && !operand.row_invariant;  // an index takes registers too
+    });
+    return in_cluster() && rows_.vectors <= 8 && !counts ? 3 : 2;
   }
   const bool stores = std::ranges::any_of(operands_, [](const OperandText& operand) {
     return operand.output && !operand.row_invariant;

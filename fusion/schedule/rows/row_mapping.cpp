@@ -274,7 +274,8 @@ void choose_registers(RowSchedule& rows, Size vectors, Size least_vectors, const
   rows.full_vectors = fits ? static_cast<int>(least_vectors / rows.threads) : 0;
   rows.batch = batch_of(bytes, model);
   if (fits) rows.batch = std::min(rows.batch, rows.vectors);
-  const bool wide = width >= 8 || rows.cluster_blocks > 1;
+  // Where outputs make vectors short, elements of 16 bits are as much work as in long ones.
+  const bool wide = width >= 8 || kept < 4 * width || rows.cluster_blocks > 1;
   const Size in_block = vectors * kept / rows.cluster_blocks;
   if (fits && rows.columns == 0 && wide && in_block > model.long_row) {
     int memory = model.shared_bytes;
