@@ -194,6 +194,14 @@ KILN_FN bool replaces(Found<T, Index> first, Found<T, Index> second, bool exceed
   const bool alone_nan = is_nan(second.value) & !is_nan(first.value);
   return alone_nan | exceeds | (are_same(first.value, second.value) & (second.index < first.index));
 }
+// Appends an element that comes after all that `first` was found among, if there were any: an index
+// that is greater is the one it begins with. What `exceeds` is not true of is equal or less; of NaN
+// it is true.
+template <class T, class Index>
+KILN_FN Found<T, Index> append(Found<T, Index> first, Found<T, Index> second, bool exceeds) {
+  const bool is_second = (exceeds & !is_nan(first.value)) | (second.index < first.index);
+  return {is_second ? second.value : first.value, is_second ? second.index : first.index};
+}
 struct ArgMax {
   using Values = Max;
   template <class P>
@@ -208,6 +216,10 @@ struct ArgMax {
   KILN_MEMBER static P combine(P a, P b) {
     const bool second = replaces(a, b);
     return {second ? b.value : a.value, second ? b.index : a.index};
+  }
+  template <class P>
+  KILN_MEMBER static P append(P a, P b) {
+    return ::kiln::append(a, b, !(b.value <= a.value));
   }
 };
 struct ArgMin {
@@ -224,6 +236,10 @@ struct ArgMin {
   KILN_MEMBER static P combine(P a, P b) {
     const bool second = replaces(a, b);
     return {second ? b.value : a.value, second ? b.index : a.index};
+  }
+  template <class P>
+  KILN_MEMBER static P append(P a, P b) {
+    return ::kiln::append(a, b, !(b.value >= a.value));
   }
 };
 

@@ -528,8 +528,13 @@ void ReductionEmitter::emit_combine(std::size_t id, int depth) {
     out_.line(depth, "{}_ends.put(ends, at_end, {});", names_[id], value);
     return;
   }
-  out_.line(depth, "{3}{0}_lanes[lane] = {1}::combine({0}_lanes[lane], {2});", names_[id],
-            info(node.op).combiner, value, at_ends_ ? "if (at_end) " : "");
+  // A thread meets the elements of a lane in order, but for chunks and for those at ends, which may
+  // come first.
+  const bool in_order = is_arg_reduction(node.op) && rows_.columns == 0 && !at_ends_ &&
+                        !has_row_chunks() && !(is_shifted() && in_row_tree_);
+  out_.line(depth, "{3}{0}_lanes[lane] = {1}::{4}({0}_lanes[lane], {2});", names_[id],
+            info(node.op).combiner, value, at_ends_ ? "if (at_end) " : "",
+            in_order ? "append" : "combine");
 }
 
 // The result of a reduction, from the combined partial results.
