@@ -7,10 +7,12 @@
 #include <span>
 
 #include "fallback/general_text.hpp"
+#include "fallback/host_operations.hpp"
 #include "fusion/emit/device_text.hpp"
 #include "fusion/emit/node_text.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/graph/op.hpp"
+#include "fusion/infer/sum_tree.hpp"
 
 namespace kiln {
 namespace {
@@ -144,7 +146,7 @@ std::string element(DType dtype) {
 KernelCase place_case(const fusion::OpInfo& op, DType dtype) {
   const std::string found = fmt::format("Found<{}, i64>", compute_type(dtype));
   return {
-      static_cast<std::uint32_t>(op.op), std::string(op.name),
+      along_code(op.op), std::string(op.name),
       fmt::format("{0}        {1} all = {2}::identity<{1}>();\n"
                   "        for (; at < end; ++at) {{\n"
                   "          const i64 place = places ? ((const i64*)places)[row * length + at] : "
@@ -173,7 +175,58 @@ KernelCase reduce_case(const fusion::OpInfo& op, DType dtype, bool running) {
   if (running) text += "          " + fmt::format(fmt::runtime(store), "row * length + at");
   text += "        }\n";
   if (!running) text += "        " + fmt::format(fmt::runtime(store), "item");
-  return {static_cast<std::uint32_t>(op.op), std::string(op.name), std::move(text)};
+  return {along_code(op.op), std::string(op.name), std::move(text)};
+}
+
+// A stage of the tree of sums and products (host_operations.hpp, TreeStage). Pairs are combined in
+// loops: an array of partial results would lie in memory on GPUs.
+static_assert(host::kTreeFold == 16);
+KernelCase tree_case(const fusion::OpInfo& op, DType dtype) {
+  const std::string_view type = compute_type(dtype);
+  const std::string element =
+      fmt::format("to<{}>(((const {}*)from)[first + at * apart])", type, storage_type(dtype));
+  return {
+      along_code(op.op, true), fmt::format("a stage of {}", op.name),
+      fmt::format("        const u64 slot = item % parts;\n"
+                  "        const u64 chunk = item / parts % chunks;\n"
+                  "        const u64 row = item / parts / chunks;\n"
+                  "        u64 first = row * length * chunks + chunk;\n"
+                  "        u64 own = length;\n"
+                  "        u64 residues = part;\n"
+                  "        if (apart == 1) {{\n"
+                  "          const u64 before = chunk * {4};\n"
+                  "          first = row * length + before;\n"
+                  "          own = length > before ? length - before : 0;\n"
+                  "          if (chunks > 1) {{\n"
+                  "            own = own < {4} ? own : {4};\n"
+                  "            while (residues > {5} && own <= 2 * residues) residues /= 2;\n"
+                  "          }}\n"
+                  "        }}\n"
+                  "        {0} all{{}};\n"
+                  "        for (u64 a = 0; a < 2; a += 1) {{\n"
+                  "          {0} halves{{}};\n"
+                  "          for (u64 b = 0; b < 4; b += 2) {{\n"
+                  "            {0} quarters{{}};\n"
+                  "            for (u64 c = 0; c < 8; c += 4) {{\n"
+                  "              {0} eighths{{}};\n"
+                  "              for (u64 d = 0; d < 16; d += 8) {{\n"
+                  "                const u64 residue = slot + (a + b + c + d) * parts;\n"
+                  "                const u64 end = residue < residues ? own : 0;\n"
+                  "                {0} one = {1}::identity<{0}>();\n"
+                  "                for (u64 at = residue; at < end; at += residues) {{\n"
+                  "                  one = {1}::combine(one, {2});\n"
+                  "                }}\n"
+                  "                eighths = d == 0 ? one : {1}::combine(eighths, one);\n"
+                  "              }}\n"
+                  "              quarters = c == 0 ? eighths : {1}::combine(quarters, eighths);\n"
+                  "            }}\n"
+                  "            halves = b == 0 ? quarters : {1}::combine(halves, quarters);\n"
+                  "          }}\n"
+                  "          all = a == 0 ? halves : {1}::combine(all, halves);\n"
+                  "        }}\n"
+                  "        (({3}*)result)[(row * parts + slot) * chunks + chunk] = to<{3}>(all);\n",
+                  type, op.combiner, element, storage_type(dtype), fusion::kTreeChunk,
+                  fusion::kLeastResidues)};
 }
 
 std::string along_text(DType dtype) {
@@ -183,6 +236,7 @@ std::string along_text(DType dtype) {
     cases.push_back(fusion::is_arg_reduction(op.op)
                         ? place_case(op, dtype)
                         : reduce_case(op, dtype, fusion::is_scan(op.op)));
+    if (host::follows_tree(op.op, dtype)) cases.push_back(tree_case(op, dtype));
   }
   return kernel_text(fmt::format("Reductions and running results of {}", name(dtype)),
                      GeneralKernel::Kind::along, cases);
@@ -242,6 +296,10 @@ std::optional<GeneralKernel> general_map(Op op, DType dtype, Accuracy accuracy) 
   GeneralKernel kernel{GeneralKernel::Kind::map, dtype, is_costly(op) ? op : Op::input, false};
   kernel.strict = accuracy == Accuracy::strict && differs_if_strict(kernel);
   return kernel;
+}
+
+std::uint32_t along_code(Op op, bool in_tree) {
+  return 2 * static_cast<std::uint32_t>(op) + (in_tree ? 1 : 0);
 }
 
 KernelRequest general_request(const GeneralKernel& kernel, std::string_view target) {

@@ -1,10 +1,14 @@
 #include "fallback/host_operations.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
+#include <functional>
 #include <optional>
 
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/infer/sum_tree.hpp"
 #include "fusion/reference/arrays.hpp"
 #include "fusion/reference/operation.hpp"
 #include "fusion/reference/value.hpp"
@@ -135,6 +139,112 @@ void along(Op op, DType from_dtype, DType to_dtype, const void* from, void* to, 
       set_value_bits(result, to_dtype, 0, place);
     }
   }
+}
+
+// ---- The tree of sums and products --------------------------------------------------------------
+
+bool follows_tree(Op op, DType dtype) {
+  return (op == Op::sum || op == Op::prod) && !is_integer(dtype) && dtype != DType::boolean;
+}
+
+namespace {
+
+constexpr std::uint64_t kChunk = fusion::kTreeChunk;
+constexpr std::uint64_t kFewest = fusion::kLeastResidues;
+
+// Of up to a chunk of elements.
+std::uint64_t residues_of(std::uint64_t length) {
+  return std::clamp<std::uint64_t>(std::bit_ceil(length) / fusion::kTreeTerms, kFewest,
+                                   fusion::kMostResidues);
+}
+// The same for so many slots. Where no slot has two elements, pairs are all there is.
+std::uint64_t residues_for(std::uint64_t length, std::uint64_t slots) {
+  const std::uint64_t up = std::bit_ceil(std::max<std::uint64_t>(1, length));
+  return up <= std::max(kFewest, slots) ? up : residues_of(length);
+}
+
+// The stages of chunks that have `slots` results in the end.
+void add_stages(std::vector<TreeStage>& stages, TreeStage stage, std::uint64_t slots) {
+  for (bool last = false; !last;) {
+    stage.slots = std::max(slots, stage.residues / kTreeFold);
+    stages.push_back(stage);
+    last = stage.slots == slots;
+    stage.length = stage.residues = stage.slots;
+    stage.apart = stage.chunks;
+  }
+}
+
+template <class T, class Read, class Write, class Combine>
+void run_stage(const TreeStage& stage, const T& identity, const Read& read, const Write& write,
+               const Combine& combine) {
+  for (std::uint64_t item = 0; item < stage.items(); ++item) {
+    const std::uint64_t slot = item % stage.slots;
+    const std::uint64_t chunk = item / stage.slots % stage.chunks;
+    const std::uint64_t row = item / stage.slots / stage.chunks;
+    std::uint64_t first = row * stage.length * stage.chunks + chunk;
+    std::uint64_t own = stage.length;
+    std::uint64_t residues = stage.residues;
+    if (stage.apart == 1) {
+      const std::uint64_t before = std::min(chunk * kChunk, stage.length);
+      first = row * stage.length + before;
+      own = std::min(stage.length - before, stage.chunks > 1 ? kChunk : stage.length);
+      if (stage.chunks > 1) residues = residues_of(own);
+    }
+    std::array<T, kTreeFold> all;
+    all.fill(identity);
+    for (std::uint64_t k = 0; k < kTreeFold; ++k) {
+      const std::uint64_t residue = slot + k * stage.slots;
+      const std::uint64_t end = residue < residues ? own : 0;
+      for (std::uint64_t at = residue; at < end; at += residues) {
+        all[k] = combine(all[k], read(first + at * stage.apart));
+      }
+    }
+    for (std::uint64_t half = kTreeFold / 2; half > 0; half /= 2) {
+      for (std::uint64_t k = 0; k < half; ++k) all[k] = combine(all[k], all[k + half]);
+    }
+    write((row * stage.slots + slot) * stage.chunks + chunk, all[0]);
+  }
+}
+
+template <class T>
+void run_stage_of(Op op, const TreeStage& stage, const void* from, void* to) {
+  const auto read = [&](std::uint64_t i) { return static_cast<const T*>(from)[i]; };
+  const auto write = [&](std::uint64_t i, T x) { static_cast<T*>(to)[i] = x; };
+  if (op == Op::sum) return run_stage(stage, T(0), read, write, std::plus<>());
+  run_stage(stage, T(1), read, write, std::multiplies<>());
+}
+
+}  // namespace
+
+std::vector<TreeStage> tree_stages(std::uint64_t rows, std::uint64_t length, std::uint64_t splits) {
+  std::vector<TreeStage> stages;
+  while (length > kChunk) {
+    TreeStage stage{.rows = rows, .length = length, .residues = fusion::kMostResidues};
+    stage.chunks = (length - 1) / kChunk + 1;
+    const bool few = stage.chunks < splits;
+    if (few) stage.chunks = std::bit_ceil(stage.chunks);
+    add_stages(stages, stage, few ? splits / stage.chunks : 1);
+    if (few) return stages;
+    length = stage.chunks;
+  }
+  add_stages(stages, {.rows = rows, .length = length, .residues = residues_for(length, splits)},
+             splits);
+  return stages;
+}
+
+void run_stage(Op op, DType dtype, const TreeStage& stage, const void* from, void* to) {
+  if (dtype == DType::f32) return run_stage_of<float>(op, stage, from, to);
+  if (dtype == DType::f64) return run_stage_of<double>(op, stage, from, to);
+  const fusion::TypedNode node{op == Op::sum ? Op::add : Op::mul, dtype, 2, {}, 0};
+  run_stage(
+      stage, fusion::reference::from_real(dtype, op == Op::sum ? 0 : 1),
+      [&](std::uint64_t i) { return decode(dtype, value_bits(from, dtype, i)); },
+      [&](std::uint64_t i, const Value& value) { set_value_bits(to, dtype, i, encode(value)); },
+      [&](const Value& a, const Value& b) {
+        Value result = fusion::reference::operate(node, std::array{a, b}, Rounding::each);
+        result.pattern.reset();
+        return fusion::reference::convert(result, dtype, true);
+      });
 }
 
 }  // namespace kiln::host

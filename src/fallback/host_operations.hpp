@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "fallback/general_kernels.hpp"
 #include "fusion/graph/op.hpp"
@@ -48,5 +49,33 @@ void map(fusion::Op op, DType dtype, std::span<const void* const> operands, void
 /// for a running result each element does.
 void along(fusion::Op op, DType from_dtype, DType to_dtype, const void* from, void* to,
            std::uint64_t rows, std::uint64_t length, std::uint64_t part, std::uint64_t parts);
+
+/// Whether an op that reduces values of that dtype follows the tree of numerics.md: sums and
+/// products of what is no integer.
+bool follows_tree(fusion::Op op, DType dtype);
+
+/// Pairs of results that a stage of the tree combines, as a power of two.
+inline constexpr std::uint64_t kTreeFold = 16;
+
+/// A stage of the tree for rows: chunks of which each has `residues` residues, whose results are
+/// combined in pairs until `slots` are left, at least `residues` / kTreeFold. Result `slot` of a
+/// chunk is element [row, slot, chunk]. Chunks past the end of a row have no elements.
+struct TreeStage {
+  std::uint64_t rows = 0;
+  std::uint64_t length = 0;    ///< of a row that is cut into chunks; else of each chunk
+  std::uint64_t residues = 1;  ///< of a whole chunk
+  std::uint64_t slots = 1;
+  std::uint64_t chunks = 1;
+  std::uint64_t apart = 1;  ///< 1: chunks are parts of a row; else element `at` of a chunk is
+                            ///< [row, at, chunk], as the stage before has left it
+
+  std::uint64_t items() const { return rows * chunks * slots; }
+};
+
+/// The stages that reduce rows of `length` elements to `splits` results, a power of two: those of
+/// the parts of a split reduction (passes/split_reductions.hpp), or of the whole row.
+std::vector<TreeStage> tree_stages(std::uint64_t rows, std::uint64_t length, std::uint64_t splits);
+
+void run_stage(fusion::Op op, DType dtype, const TreeStage& stage, const void* from, void* to);
 
 }  // namespace kiln::host

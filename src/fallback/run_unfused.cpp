@@ -40,6 +40,16 @@ std::size_t scratch_bytes(std::uint64_t length, std::uint64_t rows) {
   return bytes;
 }
 
+// Partial results of the stages of the tree but for the last.
+std::size_t tree_bytes(std::uint64_t length, std::uint64_t rows, std::uint64_t splits) {
+  const auto stages = host::tree_stages(rows, length, splits);
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
+    bytes += aligned(static_cast<std::size_t>(stages[i].items() * 8));
+  }
+  return bytes;
+}
+
 // What a reduction does with the partial results of a running one.
 Op reduction_of(Op op, DType dtype) {
   switch (op) {
@@ -204,7 +214,11 @@ class UnfusedRun {
     std::size_t most = 0;
     for (const Instruction& one : unfused_.instructions) {
       if (one.kind != Operation::reduce && one.kind != Operation::scan) continue;
-      most = std::max(most, scratch_bytes(length_of(one), rows_of(one, rows)));
+      const std::uint64_t length = length_of(one);
+      const std::uint64_t count = rows_of(one, rows);
+      const bool in_tree = host::follows_tree(one.op, one.from);
+      most = std::max(
+          most, in_tree ? tree_bytes(length, count, splits_of(one)) : scratch_bytes(length, count));
     }
     return total + most;
   }
@@ -403,7 +417,7 @@ class UnfusedRun {
   // -- Along rows
 
   struct Along {
-    Op op;
+    std::uint32_t what;  ///< along_code()
     const void* from = nullptr;
     const void* places = nullptr;
     const void* before = nullptr;
@@ -413,22 +427,52 @@ class UnfusedRun {
     std::uint64_t length = 0;
     std::uint64_t part = 0;
     std::uint64_t parts = 1;
+    std::uint64_t chunks = 1;  ///< of stages of the tree
+    std::uint64_t apart = 1;
   };
 
   void launch(const Along& along, const jit::Kernel& kernel) {
-    const std::uint64_t items = along.rows * along.parts;
+    const std::uint64_t items = along.rows * along.chunks * along.parts;
     GeneralArguments arguments(along.from);
     arguments.add(along.places).add(along.before).add(along.to).add(along.to_places).add(items);
     arguments.add(along.length).add(along.part).add(along.parts);
-    arguments.add(static_cast<std::uint32_t>(along.op));
+    arguments.add(along.chunks).add(along.apart).add(along.what);
     arguments.launch(backend_, kernel, items, jit::kCpuBlock / kPartLength, stream_);
+  }
+
+  // By the tree of numerics.md: as the fused kernel does, bit by bit.
+  void reduce_in_tree(const Instruction& one, const Prepared& prepared) {
+    const auto stages = host::tree_stages(rows_of(one, rows_), length_of(one), splits_of(one));
+    std::byte* const scratch = scratch_;
+    const void* from = values_[one.inputs[0]];
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      const host::TreeStage& stage = stages[i];
+      void* const to = i + 1 == stages.size() ? values_[one.output] : take_scratch(stage.items());
+      if (prepared.kernel) {
+        launch({.what = along_code(one.op, true),
+                .from = from,
+                .to = to,
+                .rows = stage.rows,
+                .length = stage.length,
+                .part = stage.residues,
+                .parts = stage.slots,
+                .chunks = stage.chunks,
+                .apart = stage.apart},
+               *prepared.kernel);
+      } else {
+        host::run_stage(one.op, one.from, stage, from, to);
+      }
+      from = to;
+    }
+    scratch_ = scratch;
   }
 
   // In stages: each takes kPartLength elements together, the last what is left of each split.
   void reduce(const Instruction& one, const Prepared& prepared) {
+    if (host::follows_tree(one.op, one.from)) return reduce_in_tree(one, prepared);
     const std::uint64_t splits = splits_of(one);
     const bool places = fusion::is_arg_reduction(one.op);
-    Along along{.op = one.op, .from = values_[one.inputs[0]]};
+    Along along{.what = along_code(one.op), .from = values_[one.inputs[0]]};
     along.rows = rows_of(one, rows_);
     along.length = length_of(one);
     if (!prepared.kernel) {
@@ -464,15 +508,19 @@ class UnfusedRun {
     if (!prepared.kernel) {
       return host::along(one.op, one.from, one.to, from, to, rows, length, length, 1);
     }
-    Along along{
-        .op = one.op, .from = from, .to = to, .rows = rows, .length = length, .part = length};
+    Along along{.what = along_code(one.op),
+                .from = from,
+                .to = to,
+                .rows = rows,
+                .length = length,
+                .part = length};
     if (length > kLongestPart) {
       along.part = kPartLength;
       along.parts = parts_of(length);
       void* const sums = take_scratch(rows * along.parts);
       void* const running = take_scratch(rows * along.parts);
       Along parts = along;
-      parts.op = reduction_of(one.op, one.from);
+      parts.what = along_code(reduction_of(one.op, one.from));
       parts.to = sums;
       launch(parts, *prepared.kernel);
       scan(one, prepared, sums, running, along.parts);

@@ -7,9 +7,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
+#include <functional>
 
 #include "call/call_specs.hpp"
 #include "call/function_impl.hpp"
+#include "fallback/host_operations.hpp"
+#include "fusion/reference/tree.hpp"
 #include "kiln/kiln.hpp"
 #include "program/plan.hpp"
 #include "program/program_impl.hpp"
@@ -23,6 +27,7 @@
 namespace kiln {
 namespace {
 
+using fusion::reference::reduce_in_tree;
 using ::testing::AllOf;
 using testing::DeviceBuffer;
 using ::testing::HasSubstr;
@@ -68,15 +73,10 @@ class Fallbacks : public testing::ProgramsOnDevices {
   }
 
   // What a call gives before its kernel is there; on the CPU by the interpreter, and elsewhere by
-  // general kernels. Then what the kernel gives: within `slack` as expect_within() has it.
-  void check(const std::string& text, const std::vector<HostArray>& inputs, double slack,
-             Options options = kFallback) {
-    const std::vector<HostArray> want = testing::reference_of(text, inputs, options.rounding);
-    const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
-    std::vector<HostArray> outputs;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      outputs.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
-    }
+  // general kernels.
+  std::vector<HostArray> serve(const std::string& text, const std::vector<HostArray>& inputs,
+                               const std::vector<HostArray>& shaped, const Options& options) {
+    std::vector<HostArray> outputs = outputs_like(text, inputs, shaped);
     const Function function = parse("served", text, options);
     if (!interprets()) {
       load_general(call_specs(function.impl().definition, types_of(inputs, outputs)));
@@ -84,7 +84,15 @@ class Fallbacks : public testing::ProgramsOnDevices {
     const std::uint64_t before = served();
     testing::run_on(device(), function, inputs, outputs);
     EXPECT_EQ(served(), before + 1) << text;
-    testing::expect_within(outputs, want, slack, text + ", before its kernel was there");
+    return outputs;
+  }
+
+  // That, and then what the kernel gives: within `slack` as expect_within() has it.
+  void check(const std::string& text, const std::vector<HostArray>& inputs, double slack,
+             Options options = kFallback) {
+    const std::vector<HostArray> want = testing::reference_of(text, inputs, options.rounding);
+    testing::expect_within(serve(text, inputs, want, options), want, slack,
+                           text + ", before its kernel was there");
     options.on_miss = OnMiss::compile;
     // That GPU made of software compiles no kernels of rows.
     if (testing::is_host_driver(jit::backend(device()))) return;
@@ -92,22 +100,41 @@ class Fallbacks : public testing::ProgramsOnDevices {
   }
 
   // The same of a program, each of whose kernels is served.
-  void check_program(const std::string& text, const std::vector<HostArray>& inputs,
-                     double relative) {
+  std::vector<HostArray> serve_program(const std::string& text,
+                                       const std::vector<HostArray>& inputs,
+                                       const std::vector<HostArray>& shaped) {
     const Program program = parse_program("served", text, kFallback);
-    const std::vector<HostArray> want = testing::reference_of(text, inputs);
-    const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
-    std::vector<HostArray> outputs;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      outputs.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
-    }
+    std::vector<HostArray> outputs = outputs_like(text, inputs, shaped);
     const CallTypes types = types_of(inputs, outputs);
     const std::vector<KernelSpec> kernels =
         step_specs(plan_program(program.impl().function->definition, types), types);
     if (!interprets()) load_general(kernels);
     const std::uint64_t before = served();
-    ProgramsOnDevices::check(program, text, inputs, relative, false);
+    outputs = run(program, inputs, std::move(outputs), false);
     EXPECT_EQ(served(), before + kernels.size()) << text;
+    return outputs;
+  }
+
+  void check_program(const std::string& text, const std::vector<HostArray>& inputs,
+                     double relative) {
+    const std::vector<HostArray> want = testing::reference_of(text, inputs);
+    const std::vector<HostArray> got = serve_program(text, inputs, want);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      const double rounding = testing::rounding_of(got[i].dtype) * 1.01;
+      testing::expect_close(got[i], want[i], relative + rounding, relative * 10,
+                            fmt::format("{}, output {}", text, i));
+    }
+  }
+
+  static std::vector<HostArray> outputs_like(const std::string& text,
+                                             const std::vector<HostArray>& inputs,
+                                             const std::vector<HostArray>& shaped) {
+    const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
+    std::vector<HostArray> outputs;
+    for (std::size_t i = 0; i < shaped.size(); ++i) {
+      outputs.push_back(HostArray::contiguous(dtypes[i], shaped[i].shape));
+    }
+    return outputs;
   }
 
   void load_general(const std::vector<KernelSpec>& kernels) {
@@ -161,6 +188,79 @@ TEST_P(Fallbacks, ServeProgramsStepByStep) {
   check_program("y = softmax(x, -1); concat(1, y * 2, x), sum(y, 0)", {floats({6, 40}, 19)}, 1e-5);
   // A split reduction.
   check_program("sum(x, -1), argmax(x, -1), mean(x, -1)", {floats({1, 65601}, 20)}, 1e-5);
+}
+
+// Sums and products of operations that are correctly rounded have the bits of the tree.
+TEST_P(Fallbacks, FollowTheTreeOfReductions) {
+  lend(std::size_t{32} << 20);
+  for (const std::int64_t length : {1, 3, 255, 257, 1'000, 4'097, 32'768, 33'500, 100'003}) {
+    if (GetParam() == DeviceType::hip && length > 4'097) continue;  // emulated
+    const HostArray x = floats({2, length}, static_cast<std::uint64_t>(length));
+    const std::vector<HostArray> shaped(3, HostArray::contiguous(DType::f32, {2, 1}));
+    for (const bool as_program : {false, true}) {
+      // A kernel of its own for each length, which is not there yet.
+      const double own = static_cast<double>(2 * length + (as_program ? 1 : 0)) / 1024;
+      const std::string text = fmt::format(
+          "y = x * {0}; d = y - mean(y, -1); sum(y, -1), prod(1 + x * 0.03125 + 0 * y, -1), "
+          "mean(d * d, -1)",
+          own);
+      const std::vector<HostArray> got =
+          as_program ? serve_program(text, {x}, shaped) : serve(text, {x}, shaped, kFallback);
+      for (std::int64_t row = 0; row < 2; ++row) {
+        const auto sum = [](const std::vector<float>& all) {
+          return reduce_in_tree(all, 0.0F, std::plus<>());
+        };
+        std::vector<float> elements;
+        std::vector<float> factors;
+        for (std::int64_t i = row * length; i < (row + 1) * length; ++i) {
+          const auto each = static_cast<float>(testing::number_at(x, i));
+          elements.push_back(each * static_cast<float>(own));
+          factors.push_back(1 + each * 0.03125F + 0 * elements.back());
+        }
+        const auto count = static_cast<float>(length);
+        const float mean = sum(elements) / count;
+        std::vector<float> squares;
+        for (const float each : elements) squares.push_back((each - mean) * (each - mean));
+        const float want[] = {sum(elements), reduce_in_tree(factors, 1.0F, std::multiplies<>()),
+                              sum(squares) / count};
+        for (std::size_t k = 0; k < std::size(want); ++k) {
+          ASSERT_EQ(get_bits(got[k], row), std::bit_cast<std::uint32_t>(want[k]))
+              << "output " << k << " of row " << row << " of " << length
+              << (as_program ? ", a Program" : "");
+        }
+      }
+    }
+  }
+}
+
+// What the parts of a split reduction give may be taken by a kernel that was there before: those of
+// a part follow the tree of all as if other elements were 0.
+TEST(FallbackStages, OfPartsFollowTheTreeOfAll) {
+  for (const std::uint64_t length : {20'000, 100'003, 200'000, 540'000}) {
+    std::vector<double> row;
+    for (std::uint64_t i = 0; i < length; ++i) row.push_back(1.0 / static_cast<double>(3 + i));
+    const std::uint64_t chunks = (length - 1) / 32'768 + 1;
+    for (const std::uint64_t splits : {1, 2, 4, 16, 64}) {
+      std::vector<double> from = row;
+      for (const host::TreeStage& stage : host::tree_stages(1, length, splits)) {
+        std::vector<double> to(stage.items());
+        host::run_stage(fusion::Op::sum, DType::f64, stage, from.data(), to.data());
+        from = to;
+      }
+      ASSERT_EQ(from.size(), splits);
+      EXPECT_EQ(reduce_in_tree(from, 0.0, std::plus<>()), reduce_in_tree(row, 0.0, std::plus<>()))
+          << length << " in " << splits;
+      if (splits > chunks) continue;
+      for (std::uint64_t part = 0; part < splits; part += 3) {
+        std::vector<double> own = row;
+        for (std::uint64_t i = 0; i < length; ++i) {
+          if (i / 32'768 % splits != part) own[i] = 0;
+        }
+        EXPECT_EQ(from[part], reduce_in_tree(own, 0.0, std::plus<>()))
+            << length << ", part " << part << " of " << splits;
+      }
+    }
+  }
 }
 
 TEST_P(Fallbacks, WriteOverAnInputThatIsTheOutput) {
