@@ -10,13 +10,15 @@ namespace kiln::fusion {
 namespace {
 
 // A thread has one vector of 16 bytes of a row where it can, and those of several keys in flight.
-// What a group of queries takes is in registers: a number for each query and lane, twice.
+// Its lanes are the same where elements are read one by one: how rows lie in memory is not to show
+// in the bits of a result (numerics.md). What a group of queries takes is in registers: a number
+// for each query and lane, twice.
 constexpr int kRowVectorBits = 128;
 constexpr int kMostWidth = 16;
-constexpr int kMostShared = 32;     // threads of a row: those of the smallest wave
-constexpr int kGatheredLanes = 16;  // of a thread, where a row is read element by element
-constexpr int kRowsAtOnce = 8;      // keys that a block takes at once
-constexpr int kLeastThreads = 64;   // of a block: those of the largest wave
+constexpr int kMostShared = 32;    // threads of a row: those of the smallest wave
+constexpr int kNumberLanes = 16;   // of a thread, where no operand has rows
+constexpr int kRowsAtOnce = 8;     // keys that a block takes at once
+constexpr int kLeastThreads = 64;  // of a block: those of the largest wave
 constexpr int kMostBlockThreads = 256;
 constexpr int kMostQueries = 8;
 constexpr int kQueryLanes = 64;     // registers for all queries
@@ -117,18 +119,16 @@ class AttentionPlanner {
       return lanes;
     }
     int narrowest = 0;
-    bool gathered = false;
     for (const std::size_t i : rows) {
       const int own = bits(operands_[i].dtype);
       narrowest = narrowest == 0 ? own : std::min(narrowest, own);
-      gathered = gathered || operands_[i].strides[axis] != 1;
     }
     const auto shared_by = [&](int each) {
       const int wanted = parts(lanes.extent, each);
       return std::min(kMostShared, static_cast<int>(std::bit_ceil(static_cast<unsigned>(wanted))));
     };
-    if (gathered || narrowest == 0) {
-      lanes.threads = shared_by(kGatheredLanes);
+    if (narrowest == 0) {
+      lanes.threads = shared_by(kNumberLanes);
     } else {
       lanes.width = std::min(kMostWidth, kRowVectorBits / narrowest);
       while (lanes.extent % lanes.width != 0) lanes.width /= 2;

@@ -249,6 +249,46 @@ TEST_P(BesideBits, OfHeadsBatchesAndQueriesOfAttention) {
   }
 }
 
+// How rows of keys and values lie in memory: neighbours along the depth, along the keys, or none.
+TEST_P(BesideBits, OfRowsOfAttentionAnywhere) {
+  const auto placed = [](const HostArray& packed, bool by_keys, std::int64_t step) {
+    const Dims& shape = packed.shape;
+    const std::int64_t keys = shape[2];
+    const std::int64_t depth = shape[3];
+    const std::int64_t head = keys * depth * step + 3;
+    const Dims strides = by_keys ? Dims{shape[1] * head, head, step, keys * step}
+                                 : Dims{shape[1] * head, head, depth * step, step};
+    HostArray array = HostArray::strided(packed.dtype, shape, strides, 1);
+    for (std::int64_t i = 0; i < array.size(); ++i) {
+      set_bits(array, testing::place_of(array, i), get_bits(packed, i));
+    }
+    return array;
+  };
+  const Function function =
+      parse("attention", "f32(sum(softmax(sum(q * k, -1) * 0.125, -2) * v, -2))");
+  for (const std::int64_t depth : {24, 64, 128}) {
+    for (const DType dtype : {DType::f16, DType::f32}) {
+      const HostArray q = testing::random_array(dtype, {1, 2, 1, depth}, 1);
+      const HostArray k = testing::random_array(dtype, {1, 2, 100, depth}, 2);
+      const HostArray v = testing::random_array(dtype, {1, 2, 100, depth}, 3);
+      const auto run = [&](const std::vector<HostArray>& inputs) {
+        std::vector<HostArray> got = {HostArray::contiguous(DType::f32, {1, 2, 1, depth})};
+        run_on(device(), function, inputs, got);
+        return got[0];
+      };
+      const HostArray want = run({q, k, v});
+      for (const bool by_keys : {false, true}) {
+        for (const std::int64_t step : {1, 2}) {
+          const std::string what = fmt::format("{} {}, {}, step {}", depth, name(dtype),
+                                               by_keys ? "by keys" : "by depth", step);
+          expect_same(run({q, placed(k, by_keys, step), v}), want, "keys of " + what);
+          expect_same(run({q, k, placed(v, by_keys, step)}), want, "values of " + what);
+        }
+      }
+    }
+  }
+}
+
 TEST_P(BesideBits, OfRunningResultsAcrossRows) {
   constexpr std::int64_t kBlock = 64;
   for (const Dims& shape : {Dims{3, 1, 8}, Dims{1, 200, 37}, Dims{2, 257, 3}}) {
