@@ -71,7 +71,7 @@ struct Planning {
   }
 
   fusion::SizedLayout operator()(const ScanForm& scan) const {
-    return fusion::plan_scan(shape, scan.axis, operands, target.backend);
+    return fusion::plan_scan(shape, scan.axis, operands, target.backend, function.forced);
   }
 
   fusion::SizedLayout operator()(const AttentionForm& attention) const {

@@ -40,7 +40,8 @@ const RowModel& row_model(Backend backend);
 /// A schedule that a test asks for, as far as a kernel can have it, so that results of all of them
 /// can be compared. What is 0 or false is chosen as ever.
 struct ForcedRows {
-  int threads = 0;          ///< GPUs: per row or column, a power of two; not of clusters
+  int threads = 0;          ///< GPUs: per row or column, a power of two; not of clusters, nor of
+                            ///< columns of running results
   int width = 0;            ///< GPUs: no more elements in a vector, a power of two
   bool read_again = false;  ///< each pass reads the row, of which nothing is kept on chip
   int cluster_blocks = 0;  ///< NVIDIA GPUs with clusters: that share a row of several chunks, which

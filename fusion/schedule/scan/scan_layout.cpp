@@ -17,6 +17,7 @@ namespace {
 // the narrowest operand, with no more lanes than registers allow for several values of each. The
 // CPU takes 256 elements of a row, of which the last ones may be fewer, or columns, at a time.
 constexpr int kMostScanThreads = 256;
+constexpr int kScanElements = 256;  // of a block (preamble/scan.h)
 constexpr int kShortRowThreads = 32;
 constexpr int kScanBlock = 128;
 constexpr int kScanVectorBits = 128;
@@ -55,10 +56,12 @@ int narrowest_contiguous(const Axis& inner, std::span<const SizedOperand> operan
   return narrowest;
 }
 
-int choose_width(const Axis& inner, std::span<const SizedOperand> operands, Backend backend) {
+int choose_width(const Axis& inner, std::span<const SizedOperand> operands, Backend backend,
+                 const ForcedRows& forced) {
   const int narrowest = narrowest_contiguous(inner, operands);
   int width = backend == Backend::host ? kHostScanLanes
                                        : std::min(kScanVectorBits / narrowest, kMostScanLanes);
+  if (backend != Backend::host && forced.width != 0) width = std::min(width, forced.width);
   while (width > 1 && inner.size % width != 0) width /= 2;
   return width;
 }
@@ -89,11 +92,16 @@ void map_columns_to_threads(Schedule& schedule, const Axis& inner,
 }
 
 // Maps `rows` rows along the axis to threads.
-void map_scan_to_threads(SizedLayout& layout, Size rows, Backend backend) {
+void map_scan_to_threads(SizedLayout& layout, Size rows, Backend backend,
+                         const ForcedRows& forced) {
   RowSchedule& shares = layout.schedule.reduction;
   if (backend != Backend::host) {
     shares.threads =
         static_cast<int>(bit_ceil(std::clamp<Size>(layout.vectors, 1, kMostScanThreads)));
+    if (forced.threads != 0) {
+      const int least = std::min(shares.threads, kScanElements / layout.schedule.width);
+      shares.threads = std::clamp(forced.threads, least, kMostScanThreads);
+    }
     if (shares.threads <= kShortRowThreads) shares.rows = kScanBlock / shares.threads;
   }
   layout.rows = rows;
@@ -104,7 +112,7 @@ void map_scan_to_threads(SizedLayout& layout, Size rows, Backend backend) {
 }  // namespace
 
 SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const SizedOperand> operands,
-                      Backend backend) {
+                      Backend backend, const ForcedRows& forced) {
   SizedLayout layout;
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
@@ -120,7 +128,7 @@ SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const Size
   schedule.rank = static_cast<int>(axes.size());
   schedule.width = !across && backend == Backend::host
                        ? choose_host_width(axes.back().size)
-                       : choose_width(axes.back(), operands, backend);
+                       : choose_width(axes.back(), operands, backend, forced);
   layout.reduced = shape[axis];
   Size others = 1;
   for (const Axis& axis : axes) others *= axis.size;
@@ -134,7 +142,7 @@ SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const Size
     layout.work_items = others / schedule.width;
     layout.reduced *= schedule.width;
   } else {
-    map_scan_to_threads(layout, others, backend);
+    map_scan_to_threads(layout, others, backend, forced);
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule& operand = schedule.operands.emplace_back();

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "kiln/reduction.hpp"
+#include "tests/src/numerics/forced_schedule.hpp"
 #include "tests/src/program/run_program.hpp"
 #include "tests/support/settings.hpp"
 
@@ -35,9 +36,9 @@ HostArray part_of(const HostArray& whole, std::size_t axis, std::int64_t from, s
 class BesideBits : public testing::ProgramsOnDevices {
  protected:
   HostArray run_alone(const std::string& text, const std::vector<HostArray>& inputs,
-                      const Dims& shape) const {
+                      const Dims& shape, const fusion::ForcedRows& forced = {}) const {
     std::vector<HostArray> outputs = {HostArray::contiguous(DType::f32, shape)};
-    run_on(device(), parse("beside", text), inputs, outputs);
+    run_on(device(), testing::with_schedule(parse("beside", text), forced), inputs, outputs);
     return outputs[0];
   }
 
@@ -291,9 +292,14 @@ TEST_P(BesideBits, OfRowsOfAttentionAnywhere) {
 
 TEST_P(BesideBits, OfRunningResultsAcrossRows) {
   constexpr std::int64_t kBlock = 64;
-  for (const Dims& shape : {Dims{3, 1, 8}, Dims{1, 200, 37}, Dims{2, 257, 3}}) {
+  for (const auto& [shape, width] : {std::pair{Dims{3, 1, 8}, 0},
+                                     {Dims{1, 200, 37}, 0},
+                                     {Dims{2, 257, 3}, 0},
+                                     {Dims{2, 130, 40}, 1},
+                                     {Dims{2, 130, 40}, 2},
+                                     {Dims{2, 130, 40}, 4}}) {
     const HostArray x = testing::random_array(DType::bf16, shape, 4);
-    const HostArray got = run_alone("cumsum(f32(x), -2)", {x}, shape);
+    const HostArray got = run_alone("cumsum(f32(x), -2)", {x}, shape, {.width = width});
     for (std::int64_t column = 0; column < shape[0] * shape[2]; ++column) {
       float before = 0;
       float block = 0;

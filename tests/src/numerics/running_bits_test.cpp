@@ -11,6 +11,7 @@
 
 #include "fusion/reference/running.hpp"
 #include "kiln/reduction.hpp"
+#include "tests/src/numerics/forced_schedule.hpp"
 #include "tests/src/numerics/placed_rows.hpp"
 #include "tests/src/program/run_program.hpp"
 #include "tests/support/settings.hpp"
@@ -44,21 +45,23 @@ class RunningBits : public testing::ProgramsOnDevices {
     }
   }
 
-  void check(const HostArray& rows, const RowPlace& place, bool products, bool as_program) {
+  void check(const HostArray& rows, const RowPlace& place, bool products, bool as_program,
+             const fusion::ForcedRows& forced = {}) {
     const bool wide = rows.dtype == DType::f64;
     const DType computed = wide ? DType::f64 : DType::f32;
     const std::string y = fmt::format("y = {}(x); ", name(computed));
     const std::string text = y + (products ? "cumprod(1 + y * 0.03125, -1)" : "cumsum(y, -1)");
     std::vector<HostArray> outputs = {HostArray::contiguous(computed, rows.shape)};
+    const Function function = testing::with_schedule(parse("rows", text), forced);
     if (as_program) {
-      outputs = run(parse_program("rows", text), {rows}, std::move(outputs), false);
+      outputs = run(program(function), {rows}, std::move(outputs), false);
     } else {
-      run_on(device(), parse("rows", text), {placed(rows, place)}, outputs);
+      run_on(device(), function, {placed(rows, place)}, outputs);
     }
-    const std::string what =
-        fmt::format("{} of {}[{}, {}]{}, step {}, gap {}, lead {}{}", text, name(rows.dtype),
-                    rows.shape[0], rows.shape[1], place.transposed ? ", transposed" : "",
-                    place.step, place.gap, place.lead, as_program ? ", a Program" : "");
+    const std::string what = fmt::format(
+        "{} of {}[{}, {}]{}, step {}, gap {}, lead {}{}{}", text, name(rows.dtype), rows.shape[0],
+        rows.shape[1], place.transposed ? ", transposed" : "", place.step, place.gap, place.lead,
+        as_program ? ", a Program" : "", testing::describe(forced));
     if (wide) {
       compare<double>(rows, outputs[0], products, what);
     } else {
@@ -105,6 +108,25 @@ TEST_P(RunningBits, DoNotShowWhereRowsLieOrHowMany) {
           {kSteps[draw(std::ssize(kSteps))], draw(2) * draw(9), draw(2) * draw(9), draw(4) == 0},
           draw(3) == 0, false);
     if (draw(2) == 0) check(rows, {}, false, true);
+  }
+}
+
+// How many threads share a row, and the width of vectors.
+TEST_P(RunningBits, DoNotShowTheSchedule) {
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
+  testing::Share share(GetParam(), 5, seed);
+  std::uint64_t next = seed;
+  for (const std::int64_t length : {9, 120, 256, 1'000, 4'104}) {
+    for (const int threads : {1, 8, 32, 128, 256}) {
+      for (const int width : {0, 1, 2, 4}) {
+        const DType dtype = ++next % 2 == 0 ? DType::bf16 : DType::f32;
+        if (!share.next()) continue;
+        const HostArray rows = testing::random_array(dtype, {5, length}, next);
+        check(rows, {}, next % 3 == 0, next % 4 == 0, {.threads = threads, .width = width});
+        if (HasFatalFailure()) return;
+      }
+    }
   }
 }
 
