@@ -198,6 +198,38 @@ TEST_P(ProductBits, DoNotShowManyRows) {
   }
 }
 
+// Where rows begin, of weights and of activations.
+TEST_P(ProductBits, DoNotShowGapsBetweenRows) {
+  const auto with_gaps = [](const HostArray& packed, std::int64_t gap) {
+    const Dims& shape = packed.shape;
+    Dims strides(shape.size(), 1);
+    for (std::size_t k = shape.size() - 1; k-- > 0;) {
+      const bool rows = k + 3 == shape.size();
+      strides[k] = strides[k + 1] * shape[k + 1] + (rows ? gap : 0);
+    }
+    HostArray array = HostArray::strided(packed.dtype, shape, strides, gap);
+    for (std::int64_t i = 0; i < packed.size(); ++i) {
+      set_bits(array, testing::place_of(array, i), get_bits(packed, i));
+    }
+    return array;
+  };
+  for (const Products& products :
+       {Products{DType::i8, Dequantised::scaled, DType::f32, DType::i8, 6, 32},
+        Products{DType::f16, Dequantised::scaled, DType::f32, DType::bf16, 3, 40},
+        Products{DType::bf16, Dequantised::plain, DType::f32, DType::bf16, 1, 300},
+        Products{DType::f32, Dequantised::plain, DType::f32, DType::f32, 1, 512}}) {
+    const std::vector<HostArray> inputs = draw_inputs(products, 40, 2);
+    const HostArray want = run_alone(products.text(), inputs, {2, 40, 1, 1});
+    for (const std::int64_t gap : {1, 8}) {
+      std::vector<HostArray> own = inputs;
+      own[0] = with_gaps(inputs[0], gap);
+      own[1] = with_gaps(inputs[1], gap);
+      expect_same(run_alone(products.text(), own, {2, 40, 1, 1}), want,
+                  fmt::format("{}: {} elements between rows", products.description(), gap));
+    }
+  }
+}
+
 // A result that is not finite is computed again, others beside it are not.
 TEST_P(ProductBits, DoNotShowInfinitiesBeside) {
   const Products products{DType::u4, Dequantised::zero_point, DType::f32, DType::f32, 4, 64};
