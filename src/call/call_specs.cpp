@@ -287,23 +287,21 @@ std::vector<ArrayType> natural_outputs(const Definition& definition, const CallT
 bool is_one_kernel(const Definition& definition, const CallTypes& types) {
   const fusion::TypedGraph graph = fusion::infer(definition.graph, types.arguments, {},
                                                  definition.options.rounding, definition.name);
-  if (std::ranges::find(graph.nodes, fusion::Op::iota, &fusion::TypedNode::op) !=
-      graph.nodes.end()) {
-    return false;
-  }
   const std::vector<Dims> arguments = argument_shapes(graph, types.arrays);
-  std::vector<Dims> shapes = fusion::infer_shapes(graph, arguments, definition.name);
+  fusion::ShapedGraph shaped = fusion::shape_graph(graph, arguments, definition.name);
   const auto packed = [](const auto& value) { return is_packed(value.dtype); };
   const bool packs = std::ranges::any_of(types.arrays, packed) ||
                      std::ranges::any_of(graph.outputs, [&](fusion::NodeId output) {
                        return packed(graph.nodes[output]);
                      });
   if (fusion::has_scans(graph)) {
-    return !packs && fusion::scan_space(graph, shapes).conflict.empty();
+    return !packs && !counts_axes(definition.graph) &&
+           fusion::scan_space(graph, shaped.shapes).conflict.empty();
   }
-  const fusion::TypedGraph rest = fusion::drop_trivial_reductions(graph, shapes);
-  const fusion::ReduceSpace space = fusion::reduce_space(rest, shapes);
-  if (!space.conflict.empty() || work_of(rest, arguments, space).is_better_cut()) return false;
+  const fusion::TypedGraph rest = fusion::drop_trivial_reductions(shaped.graph, shaped.shapes);
+  const fusion::ReduceSpace space = fusion::reduce_space(rest, shaped.shapes);
+  if (!rows_conflict(rest, shaped.shapes, space).empty()) return false;
+  if (work_of(rest, arguments, space).is_better_cut()) return false;
   if (!packs) return true;
   return can_reduce_packed(kernel_spec(typed_function(definition, graph), types.arrays,
                                        natural_outputs(definition, types, {}, Dims())));

@@ -111,37 +111,33 @@ fusion::Operand partial_result(const TypedFunction& function, std::size_t index,
 
 // A kernel counts along the axes of its space. What has one element along such an axis, and is
 // broadcast to it or beside it, has one index there, 0.
-void check_counted(const TypedFunction& function, std::span<const Dims> shapes, const Dims& space) {
-  for (fusion::NodeId id = 0; id < function.graph.nodes.size(); ++id) {
-    const fusion::TypedNode& node = function.graph.nodes[id];
+bool counts_shorter_axis(const fusion::TypedGraph& graph, std::span<const Dims> shapes,
+                         const Dims& space) {
+  for (fusion::NodeId id = 0; id < graph.nodes.size(); ++id) {
+    const fusion::TypedNode& node = graph.nodes[id];
     const std::int64_t axis = fusion::iota_axis(node);
     if (node.op != fusion::Op::iota || axis == fusion::kAllAxes) continue;
     const auto extent = [&](const Dims& shape) {
       const std::int64_t k = axis < 0 ? axis + std::ssize(shape) : axis;
       return k < 0 || k >= std::ssize(shape) ? 1 : shape[static_cast<std::size_t>(k)];
     };
-    if (extent(shapes[id]) == extent(space)) continue;
-    check_no_conflict(function, "an iota counts along an axis that is longer for other values");
+    if (extent(shapes[id]) != extent(space)) return true;
   }
+  return false;
 }
 
-// Random numbers are counted over all elements, and would be computed again in each pass. Places
-// are those of rows.
-void check_iotas(const TypedFunction& function, std::span<const std::int64_t> within) {
-  if (within.empty()) return;
-  if (std::ranges::find(within, fusion::kAllAxes) != within.end()) {
-    check_no_conflict(function, "uniform and normal are beside a reduction");
-  }
+// Whether places are said by indices of elements of rows. They are those of rows.
+bool counts_places(const fusion::TypedGraph& graph, std::span<const std::int64_t> within) {
   std::vector<fusion::NodeId> places;
-  for (const fusion::IndexedOperand& one : function.graph.indexed) places.push_back(one.place);
-  for (const fusion::BoundedAxis& bound : function.graph.bounds) places.push_back(bound.end);
-  const std::vector<bool> says_places = fusion::live_nodes(function.graph.nodes, places);
-  for (fusion::NodeId id = 0; id < function.graph.nodes.size(); ++id) {
-    const fusion::TypedNode& node = function.graph.nodes[id];
+  for (const fusion::IndexedOperand& one : graph.indexed) places.push_back(one.place);
+  for (const fusion::BoundedAxis& bound : graph.bounds) places.push_back(bound.end);
+  const std::vector<bool> says_places = fusion::live_nodes(graph.nodes, places);
+  for (fusion::NodeId id = 0; id < graph.nodes.size(); ++id) {
+    const fusion::TypedNode& node = graph.nodes[id];
     if (!says_places[id] || node.op != fusion::Op::iota) continue;
-    if (std::ranges::find(within, fusion::iota_axis(node)) == within.end()) continue;
-    check_no_conflict(function, "an iota says places along an axis that is reduced");
+    if (std::ranges::find(within, fusion::iota_axis(node)) != within.end()) return true;
   }
+  return false;
 }
 
 void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
@@ -149,10 +145,9 @@ void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
   TypedFunction& function = spec.function;
   function.graph = fusion::drop_trivial_reductions(function.graph, shapes);
   RowsForm rows{fusion::reduce_space(function.graph, shapes), {}};
-  check_no_conflict(function, rows.space.conflict);
+  check_no_conflict(function, rows_conflict(function.graph, shapes, rows.space));
   rows.space.splits = function.splits;
   spec.shape = rows.space.shape;
-  check_counted(function, shapes, spec.shape);
   for (const ArrayType& array : arrays) {
     spec.operands.push_back(argument_operand(array, spec.shape));
     rows.row_invariant.push_back(!fits(array, spec.shape) ||
@@ -174,7 +169,6 @@ void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
     spec.operands.push_back(std::move(index));
   }
   const std::vector<std::int64_t> within = fusion::iotas_within_rows(function.graph, rows.space);
-  check_iotas(function, within);
   for (const std::int64_t axis : fusion::iota_axes(function.graph)) {
     rows.row_invariant.push_back(std::ranges::find(within, axis) == within.end());
   }
@@ -403,6 +397,21 @@ std::vector<Dims> argument_shapes(const fusion::TypedGraph& graph,
     shapes.push_back(argument.scalar ? Dims() : arrays[next++].shape);
   }
   return shapes;
+}
+
+std::string rows_conflict(const fusion::TypedGraph& graph, std::span<const Dims> shapes,
+                          const fusion::ReduceSpace& space) {
+  if (!space.conflict.empty()) return space.conflict;
+  if (counts_shorter_axis(graph, shapes, space.shape)) {
+    return "an iota counts along an axis that is longer for other values";
+  }
+  const std::vector<std::int64_t> within = fusion::iotas_within_rows(graph, space);
+  // Random numbers are counted over all elements, and would be computed again in each pass.
+  if (std::ranges::find(within, fusion::kAllAxes) != within.end()) {
+    return "uniform and normal are beside a reduction";
+  }
+  if (counts_places(graph, within)) return "an iota says places along an axis that is reduced";
+  return {};
 }
 
 KernelSpec kernel_spec(TypedFunction function, std::span<const ArrayType> arrays,

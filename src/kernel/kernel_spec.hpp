@@ -69,6 +69,11 @@ struct KernelSpec {
 KernelSpec kernel_spec(TypedFunction function, std::span<const ArrayType> arrays,
                        std::span<const ArrayType> outputs);
 
+/// Why no kernel over rows can compute a graph that reduces, whose space that is; empty if one can.
+/// The graph has no trivial reductions, and its indices have shapes (shape_graph).
+std::string rows_conflict(const fusion::TypedGraph& graph, std::span<const Dims> shapes,
+                          const fusion::ReduceSpace& space);
+
 /// The shape of every argument, an empty one for a scalar.
 std::vector<Dims> argument_shapes(const fusion::TypedGraph& graph,
                                   std::span<const ArrayType> arrays);

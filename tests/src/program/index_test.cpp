@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "ahead/compile_only.hpp"
 #include "kiln/program.hpp"
 #include "tests/src/program/indexed_run.hpp"
 #include "tests/src/program/run_program.hpp"
@@ -87,6 +88,21 @@ TEST_P(IndexPrograms, CountInEveryType) {
     check_one_kernel(fmt::format("sum(x * f32(iota(-1, {0})), -1), f32(iota(-2, {0})) * x", dtype),
                      {x}, 1e-5);
   }
+}
+
+// A Function counts as a Program does, so that tools make no Program of it.
+TEST(IndexFunctions, AreOneKernelWhereOneCan) {
+  const auto takes_several = [](const std::string& text, const Dims& shape) {
+    Specification types;
+    types.arguments = {
+        {.name = "x", .dtype = DType::f32, .shape = shape, .strides = contiguous_strides(shape)}};
+    return takes_program(parse("f", text), types);
+  };
+  EXPECT_FALSE(takes_several("softmax(where(iota(-1) <= iota(-2), x, -inf), -1)", {8, 64, 64}));
+  EXPECT_FALSE(takes_several("x - f32(iota(1)) * sum(x, 1)", {8, 64}));
+  EXPECT_TRUE(takes_several("sum(x * uniform(7, 3), -1)", {8, 64})) << "all elements are counted";
+  EXPECT_TRUE(takes_several("cumsum(x * f32(iota(-1)), -1)", {8, 64}));
+  EXPECT_TRUE(takes_several("sum(x * f32(iota(-1)), -1), sum(x, -2)", {8, 64}));
 }
 
 }  // namespace
