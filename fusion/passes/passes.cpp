@@ -274,7 +274,7 @@ ShapedGraph optimise(const ShapedGraph& graph) {
   const ShapedGraph own = expand_windows(sink_functions(simple));
   const ShapedGraph parts = hoist_reduced_views(simplify(hoist_parts(own)));
   const ShapedGraph moved = sink_views(hoist_views(parts));
-  return store_iotas(refine_shapes(moved));
+  return store_iotas(refine_shapes(reduce_halves(moved)));
 }
 
 }  // namespace kiln::fusion

@@ -90,6 +90,13 @@ ShapedGraph hoist_reduced_views(const ShapedGraph& graph);
 /// where no more is stored than before, and arguments need no copy for it.
 ShapedGraph sink_views(const ShapedGraph& graph);
 
+/// Reduces both halves of a row at once where they are computed with each other: of a norm whose
+/// halves are rotated, mean(x * x, -1) becomes sum(a * a + b * b, -1) / n of the halves a and b of
+/// x, whose kernel stores the rotated halves too. Only where the tree combines the same elements,
+/// as it does in rows of up to 512 that are a power of two, or their order does not matter, and
+/// nothing needs the whole row.
+ShapedGraph reduce_halves(const ShapedGraph& graph);
+
 /// Computes what stands before and after a reshape in one shape, the coarsest that splits the axes
 /// of both: y in y = reshape(x - mean(x, -1)); y * w is then computed by the mean's kernel, which
 /// reduces as many axes as the row's axis was split into. Only where what is reshaped waits for a

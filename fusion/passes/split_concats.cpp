@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include "fusion/graph/broadcast.hpp"
@@ -23,6 +24,7 @@ class ConcatSplitting {
   ShapedGraph run() {
     if (has_bounds(from_)) bounds_ = infer_bounds(from_, "concat");
     return to_.run([&](NodeId id) {
+      if (node(id).op == Op::slice) seen_.insert(to_.moved(node(id).operands[0]));
       const std::optional<std::size_t> concat = operand_to_split(id);
       if (concat) return split(to_.moved_node(id), shape(id), *concat);
       const std::optional<std::size_t> seen = reshaped_to_split(id);
@@ -138,7 +140,8 @@ class ConcatSplitting {
   }
 
   // Elements of a new node along an axis, which is counted from the end, as far as the node has it:
-  // computed of those of what it is computed of. The recursion is as deep as an expression without
+  // computed of those of what it is computed of, unless slices of it are read elsewhere: what is
+  // seen in slices alone is never stored whole. The recursion is as deep as an expression without
   // views.
   NodeId sliced(NodeId id, std::size_t from_end, std::int64_t start, std::int64_t stop) {
     const Dims whole = to_.shape(id);
@@ -151,7 +154,8 @@ class ConcatSplitting {
     Dims seen = whole;
     seen[axis] = stop - start;
     NodeId made = 0;
-    if (copy.arity > 0 && is_elementwise(copy.op) && copy.op != Op::bitcast) {
+    if (copy.arity > 0 && is_elementwise(copy.op) && copy.op != Op::bitcast &&
+        !seen_.contains(id)) {
       for (std::size_t i = 0; i < copy.arity; ++i) {
         copy.operands[i] = sliced(copy.operands[i], from_end, start, stop);
       }
@@ -183,8 +187,9 @@ class ConcatSplitting {
   GraphRewriter to_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::size_t> uses_;
-  std::vector<Ends> bounds_;      ///< of each node; none if nothing is bounded
-  std::map<Part, NodeId> parts_;  ///< of new nodes
+  std::vector<Ends> bounds_;         ///< of each node; none if nothing is bounded
+  std::map<Part, NodeId> parts_;     ///< of new nodes
+  std::unordered_set<NodeId> seen_;  ///< new nodes of which there are slices
 };
 
 }  // namespace

@@ -89,6 +89,58 @@ TEST(SplitConcats, NotOfArgumentsOrWhatIsNeededWholeOrReduced) {
   EXPECT_FALSE(is_split("sum(exp(concat(0, x * 2, y + 1)), -1)"));
 }
 
+// What is seen in slices is computed of slices of it, not of what it is made of.
+TEST(SplitConcats, ReadsSlicesThatOthersRead) {
+  const std::string turned = "y = x * w; concat(-1, -y[:, 3:], y[:, :3]) * s + y * c";
+  const ShapedGraph graph = after(split_concats, turned, {{4, 6}, {6}, {6}, {6}});
+  EXPECT_EQ(std::ranges::count(shapes_of(Op::mul, graph), Dims{4, 6}), 1);
+}
+
+// The shapes that reductions are over, after the pass.
+std::vector<Dims> halved(const std::string& text, const std::vector<Dims>& arguments) {
+  const ShapedGraph graph = after(reduce_halves, text, arguments);
+  std::vector<Dims> shapes;
+  for (const TypedNode& node : graph.graph.nodes) {
+    if (is_reduction(node.op)) shapes.push_back(graph.shapes[node.operands[0]]);
+  }
+  return shapes;
+}
+
+TEST(ReduceHalves, OfRowsThatAreSeenSo) {
+  const std::vector<Dims> arguments = {{5, 128}};
+  const Dims half{5, 64};
+  const auto once = std::vector<Dims>{half};
+  EXPECT_EQ(halved("x[:, :64] - x[:, 64:] * sum(x * x, -1)", arguments), once);
+  EXPECT_EQ(halved("mean(x, -1), x[:, 64:] * 2.0, x[:, :64] * 3.0", arguments), once);
+  EXPECT_EQ(halved("y = softmax(x, -1); y[:, 64:] - y[:, :64]", arguments),
+            (std::vector<Dims>{half, half}));
+  EXPECT_EQ(halved("y = (x - mean(x, -1)) * w; y[:, 64:] * c + y[:, :64] * s",
+                   {{5, 128}, {128}, {64}, {64}}),
+            once);
+  EXPECT_EQ(halved("max(abs(x), -1), x[:, 300:] * 2.0, x[:, :300] * 3.0", {{5, 600}}),
+            (std::vector<Dims>{{5, 300}}))
+      << "no order";
+}
+
+TEST(ReduceHalves, NotWhereTheTreeOrWhatNeedsTheRowHasNone) {
+  const auto stays = [](const std::string& text, std::int64_t count) {
+    for (const Dims& shape : halved(text, {{5, count}, {count}})) {
+      if (shape[1] != count) return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(stays("x[:, :48] - x[:, 48:] * sum(x * w, -1)", 96)) << "no power of two";
+  EXPECT_TRUE(stays("x[:, :512] - x[:, 512:] * sum(x * w, -1)", 1024)) << "four of a residue";
+  EXPECT_TRUE(stays("x[:, :60] - x[:, :60] * sum(x * w, -1)", 128)) << "no halves";
+  EXPECT_TRUE(stays("x[:, ::2] - x[:, 1::2] * sum(x * w, -1)", 128)) << "no halves";
+  EXPECT_TRUE(stays("y = x * w; y[:, :64] - y[:, 64:], y - sum(y, -1)", 128)) << "all of it";
+  EXPECT_TRUE(stays("y = x * w; y[:, :64] - y[:, 64:], argmax(y, -1), max(y, -1)", 128));
+  EXPECT_TRUE(stays("y = x * w; y[:, :64] - y[:, 64:], cumsum(y, -1), max(y, -1)", 128));
+  EXPECT_TRUE(stays("y = x * w; y[:, :64] - y[:, 64:], prod(y, -1), max(y, -1)", 128));
+  EXPECT_TRUE(stays("y = x * w; y[:, :64] - y[:, 64:], y[1:], max(y, -1)", 128)) << "rows";
+  EXPECT_TRUE(stays("y = x * w; y[:, :64] - y[:, 64:], sum(y, 0, -1)", 128)) << "another axis";
+}
+
 TEST(SinkSlices, PastWhatIsTheSameForAllParts) {
   const std::vector<Dims> arguments = {{4, 6, 8}, {6}};
   const auto computed = [&](const std::string& text) {

@@ -1,0 +1,93 @@
+// Norms whose halves are recombined, as rotated queries and keys are, take one kernel, and what
+// they reduce has the bits that it has alone.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "kiln/program.hpp"
+#include "tests/src/program/indexed_run.hpp"
+#include "tests/src/program/run_program.hpp"
+
+namespace kiln {
+namespace {
+
+using testing::HostArray;
+using testing::random_array;
+
+class HalvesPrograms : public testing::ProgramsOnDevices {
+ protected:
+  void check_kernels(const std::string& text, const std::vector<HostArray>& inputs,
+                     std::size_t kernels, double relative) {
+    EXPECT_EQ(testing::plan_of(text, inputs).info.kernels.size(), kernels) << text;
+    check(text, inputs, relative);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, HalvesPrograms,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
+
+// The rotation in the forms that models write.
+TEST_P(HalvesPrograms, OfRotatedNorms) {
+  for (const std::int64_t length : {8, 64, 128, 512}) {
+    const std::int64_t half = length / 2;
+    const HostArray x = random_array(DType::bf16, {9, 3, length}, 1);
+    const HostArray w = random_array(DType::bf16, {length}, 2);
+    const HostArray c = random_array(DType::f32, {9, 1, half}, 3);
+    const HostArray s = random_array(DType::f32, {9, 1, half}, 4);
+    check_kernels(fmt::format("h = rms_norm(x, w, 1e-6); a = h[..., :{0}]; b = h[..., {0}:]; "
+                              "concat(-1, a * c - b * s, b * c + a * s)",
+                              half),
+                  {x, w, c, s}, 1, 1e-4);
+    const HostArray cos = random_array(DType::f32, {9, 1, length}, 5);
+    const HostArray sin = random_array(DType::f32, {9, 1, length}, 6);
+    check_kernels(fmt::format("h = layer_norm(x, w, 0.5, 1e-5); "
+                              "h * c + concat(-1, -h[..., {0}:], h[..., :{0}]) * s",
+                              half),
+                  {x, w, cos, sin}, 1, 1e-4);
+  }
+}
+
+TEST_P(HalvesPrograms, OfQueriesAndKeys) {
+  const HostArray x = random_array(DType::f16, {7, 768}, 7);
+  const HostArray w = random_array(DType::f16, {128}, 8);
+  const HostArray c = random_array(DType::f32, {7, 1, 128}, 9);
+  const HostArray s = random_array(DType::f32, {7, 1, 128}, 10);
+  check_kernels(
+      "q = reshape(x[:, :512], 0, 4, 128); k = reshape(x[:, 512:], 0, 2, 128); "
+      "h = rms_norm(q, w, 1e-6); g = rms_norm(k, w, 1e-6); "
+      "h * c + concat(-1, -h[..., 64:], h[..., :64]) * s, "
+      "g * c + concat(-1, -g[..., 64:], g[..., :64]) * s",
+      {x, w, c, s}, 2, 1e-4);
+}
+
+TEST_P(HalvesPrograms, OfWeightsAndLargestElements) {
+  const HostArray x = random_array(DType::f32, {33, 256}, 11);
+  check_kernels("y = softmax(x, -1); concat(-1, -y[:, 128:], y[:, :128])", {x}, 1, 2e-5);
+  const HostArray gated = random_array(DType::bf16, {5, 2404}, 12);
+  check_kernels("s = max(abs(x), -1); silu(x[:, :1202] / s) * (x[:, 1202:] / s), s", {gated}, 1,
+                2e-5);
+}
+
+// Sums of both halves are those of the tree.
+TEST_P(HalvesPrograms, SumUpAsWholeRowsDo) {
+  for (const std::int64_t length : {4, 128, 512}) {
+    const HostArray x = random_array(DType::f32, {17, length}, 13);
+    const std::string halves =
+        fmt::format("x[:, :{0}] - s, x[:, {0}:] + s * x[:, :{0}]", length / 2);
+    for (const char* reduction :
+         {"sum(x * x, -1)", "mean(x, -1)", "sum(abs(x - mean(x, -1)), -1)", "min(x * 3.0, -1)"}) {
+      const std::string alone = reduction;
+      const std::string text = fmt::format("s = {}; s, {}", reduction, halves);
+      const std::vector<HostArray> want = run(parse_program("alone", alone), alone, {x}, false);
+      const std::vector<HostArray> got = run(parse_program("halves", text), text, {x}, false);
+      EXPECT_EQ(testing::plan_of(text, {x}).info.kernels.size(), 1U) << text;
+      EXPECT_EQ(got[0].bytes, want[0].bytes) << text << ", rows of " << length;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kiln
