@@ -175,8 +175,8 @@ void add_stages(std::vector<TreeStage>& stages, TreeStage stage, std::uint64_t s
 }
 
 template <class T, class Read, class Write, class Combine>
-void run_stage(const TreeStage& stage, const T& identity, const Read& read, const Write& write,
-               const Combine& combine) {
+void run_stage(const TreeStage& stage, const std::int64_t* counts, const T& identity,
+               const Read& read, const Write& write, const Combine& combine) {
   for (std::uint64_t item = 0; item < stage.items(); ++item) {
     const std::uint64_t slot = item % stage.slots;
     const std::uint64_t chunk = item / stage.slots % stage.chunks;
@@ -185,10 +185,12 @@ void run_stage(const TreeStage& stage, const T& identity, const Read& read, cons
     std::uint64_t own = stage.length;
     std::uint64_t residues = stage.residues;
     if (stage.apart == 1) {
-      const std::uint64_t before = std::min(chunk * kChunk, stage.length);
+      const std::uint64_t before = chunk * kChunk;
+      const std::uint64_t length =
+          counts == nullptr ? stage.length : static_cast<std::uint64_t>(counts[row]);
       first = row * stage.length + before;
-      own = std::min(stage.length - before, stage.chunks > 1 ? kChunk : stage.length);
-      if (stage.chunks > 1) residues = residues_of(own);
+      own = length > before ? std::min(length - before, kChunk) : 0;
+      if (stage.chunks > 1 || counts != nullptr) residues = std::min(residues, residues_of(own));
     }
     std::array<T, kTreeFold> all;
     all.fill(identity);
@@ -207,11 +209,12 @@ void run_stage(const TreeStage& stage, const T& identity, const Read& read, cons
 }
 
 template <class T>
-void run_stage_of(Op op, const TreeStage& stage, const void* from, void* to) {
+void run_stage_of(Op op, const TreeStage& stage, const void* from, const std::int64_t* counts,
+                  void* to) {
   const auto read = [&](std::uint64_t i) { return static_cast<const T*>(from)[i]; };
   const auto write = [&](std::uint64_t i, T x) { static_cast<T*>(to)[i] = x; };
-  if (op == Op::sum) return run_stage(stage, T(0), read, write, std::plus<>());
-  run_stage(stage, T(1), read, write, std::multiplies<>());
+  if (op == Op::sum) return run_stage(stage, counts, T(0), read, write, std::plus<>());
+  run_stage(stage, counts, T(1), read, write, std::multiplies<>());
 }
 
 }  // namespace
@@ -232,12 +235,13 @@ std::vector<TreeStage> tree_stages(std::uint64_t rows, std::uint64_t length, std
   return stages;
 }
 
-void run_stage(Op op, DType dtype, const TreeStage& stage, const void* from, void* to) {
-  if (dtype == DType::f32) return run_stage_of<float>(op, stage, from, to);
-  if (dtype == DType::f64) return run_stage_of<double>(op, stage, from, to);
+void run_stage(Op op, DType dtype, const TreeStage& stage, const void* from,
+               const std::int64_t* counts, void* to) {
+  if (dtype == DType::f32) return run_stage_of<float>(op, stage, from, counts, to);
+  if (dtype == DType::f64) return run_stage_of<double>(op, stage, from, counts, to);
   const fusion::TypedNode node{op == Op::sum ? Op::add : Op::mul, dtype, 2, {}, 0};
   run_stage(
-      stage, fusion::reference::from_real(dtype, op == Op::sum ? 0 : 1),
+      stage, counts, fusion::reference::from_real(dtype, op == Op::sum ? 0 : 1),
       [&](std::uint64_t i) { return decode(dtype, value_bits(from, dtype, i)); },
       [&](std::uint64_t i, const Value& value) { set_value_bits(to, dtype, i, encode(value)); },
       [&](const Value& a, const Value& b) {

@@ -76,6 +76,9 @@ struct TreeStage {
 /// the parts of a split reduction (passes/split_reductions.hpp), or of the whole row.
 std::vector<TreeStage> tree_stages(std::uint64_t rows, std::uint64_t length, std::uint64_t splits);
 
-void run_stage(fusion::Op op, DType dtype, const TreeStage& stage, const void* from, void* to);
+/// `counts`: of the first stage, how many elements each row has, which are the first ones; null:
+/// all.
+void run_stage(fusion::Op op, DType dtype, const TreeStage& stage, const void* from,
+               const std::int64_t* counts, void* to);
 
 }  // namespace kiln::host

@@ -445,12 +445,14 @@ class UnfusedRun {
     const auto stages = host::tree_stages(rows_of(one, rows_), length_of(one), splits_of(one));
     std::byte* const scratch = scratch_;
     const void* from = values_[one.inputs[0]];
+    const void* counts = one.inputs[1] == Instruction::kNone ? nullptr : values_[one.inputs[1]];
     for (std::size_t i = 0; i < stages.size(); ++i) {
       const host::TreeStage& stage = stages[i];
       void* const to = i + 1 == stages.size() ? values_[one.output] : take_scratch(stage.items());
       if (prepared.kernel) {
         launch({.what = along_code(one.op, true),
                 .from = from,
+                .places = counts,
                 .to = to,
                 .rows = stage.rows,
                 .length = stage.length,
@@ -460,9 +462,11 @@ class UnfusedRun {
                 .apart = stage.apart},
                *prepared.kernel);
       } else {
-        host::run_stage(one.op, one.from, stage, from, to);
+        host::run_stage(one.op, one.from, stage, from, static_cast<const std::int64_t*>(counts),
+                        to);
       }
       from = to;
+      counts = nullptr;
     }
     scratch_ = scratch;
   }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/scalar_bytes.hpp"
+#include "fallback/host_operations.hpp"
 #include "fusion/graph/axes.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/infer/iota.hpp"
@@ -481,10 +482,14 @@ class UnfusedBuilder {
     along.inputs[0] = value(node.operands[0], extent);
     const bool over_row = !has(extents_[id], Extent::full);
     const auto here = over_row ? within(extent, true) : std::nullopt;
-    if (here) along.inputs[0] = or_nothing(along, *here);
+    if (here && host::follows_tree(along.op, along.from)) {
+      along.inputs[1] = count_of(*here, extents_[id]);
+    } else if (here) {
+      along.inputs[0] = or_nothing(along, *here);
+    }
     const std::size_t result = add(along, extents_[id]);
     if (node.op != Op::mean) return finish(id, node, result);
-    const std::size_t length = here ? count_of(*here, along.to, extents_[id])
+    const std::size_t length = here ? convert(count_of(*here, extents_[id]), DType::i64, along.to)
                                     : filled(length_bits(along.to), along.to, extents_[id]);
     finish(id, node, mapped(Op::div, along.to, along.to, {result, length, Instruction::kNone}));
   }
@@ -521,13 +526,13 @@ class UnfusedBuilder {
   }
 
   // How many of a row's elements are before the end.
-  std::size_t count_of(std::size_t here, DType dtype, Extent extent) {
+  std::size_t count_of(std::size_t here, Extent extent) {
     Instruction sum;
     sum.kind = Instruction::Kind::reduce;
     sum.op = Op::sum;
     sum.from = sum.to = DType::i64;
     sum.inputs[0] = convert(here, DType::boolean, DType::i64);
-    return convert(add(sum, extent), DType::i64, dtype);
+    return add(sum, extent);
   }
 
   std::uint64_t length_bits(DType dtype) const {
