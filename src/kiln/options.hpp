@@ -25,9 +25,9 @@ enum class Accuracy : std::uint8_t { storage, fast, strict };
 /// operation after the other, by the precompiled kernels of a base pack for the target (`kiln
 /// compile --base-pack`; a bundle in KILN_CACHE_READONLY_DIRS), on the CPU device without one by an
 /// interpreter. The fused kernel takes over between two calls. What is exact (numerics.md: + - * /
-/// sqrt fma, casts, comparisons, selections, integers, and what follows the tree of reductions) has
-/// the same bits before and after, but for rows that end as data says; functions, products with
-/// weights, attention and running results are within their bounds. It needs memory for temporaries:
+/// sqrt fma, casts, comparisons, selections, integers, and reductions that follow the tree in C
+/// order) has the same bits before and after; functions, products with weights, attention and
+/// running results are within their bounds. It needs memory for temporaries:
 /// Configuration::fallback_memory or what lend_fallback_memory() lends; without it, and for a GPU
 /// without a base pack, the call throws would_compile as under background. What is kept is compiled
 /// at once, as under `compile`: bound calls, recorded graphs, calls while the stream is being
