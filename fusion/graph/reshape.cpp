@@ -4,7 +4,8 @@
 
 namespace kiln::fusion {
 
-std::optional<Dims> reshaped_operand(const Dims& own, const Dims& from, const Dims& to) {
+std::optional<Dims> reshaped_operand(const Dims& own, const Dims& from, const Dims& to,
+                                     bool joins) {
   const std::size_t missing = from.size() - own.size();
   const auto extent = [&](std::size_t k) { return k < missing ? 1 : own[k - missing]; };
   Dims shape(to.size(), 1);
@@ -37,7 +38,7 @@ std::optional<Dims> reshaped_operand(const Dims& own, const Dims& from, const Di
       whole += from[at] != 1 && extent(at) == from[at] ? 1 : 0;
     }
     if (whole == 0) continue;
-    if (whole != axes || axes > 1) return std::nullopt;
+    if (whole != axes || (axes > 1 && !joins)) return std::nullopt;
     for (std::size_t at = first; at < k; ++at) shape[at] = to[at];
   }
   return shape;

@@ -11,8 +11,10 @@ namespace kiln::fusion {
 /// The shape in which an operand of shape `own`, which broadcasts to `from`, broadcasts to `to`
 /// where values of shape `from` are reshaped to `to`: 1 along the axes of a group in which it
 /// repeats. Nothing if it repeats along a part of a group, which no shape says, or if one axis of
-/// it would be made of several, which strides may not say. Neither shape is empty of elements.
-std::optional<Dims> reshaped_operand(const Dims& own, const Dims& from, const Dims& to);
+/// it would be made of several, which strides may not say, unless it `joins` them. Neither shape is
+/// empty of elements.
+std::optional<Dims> reshaped_operand(const Dims& own, const Dims& from, const Dims& to,
+                                     bool joins = false);
 
 /// The axis of `to` that axis `axis` of `from`, of more than one element, is where the two differ
 /// in axes of one element alone. Nothing where they differ otherwise.

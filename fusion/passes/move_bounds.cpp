@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/indexed.hpp"
+#include "fusion/graph/reshape.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/bounds.hpp"
@@ -33,6 +35,11 @@ class BoundMoving {
     for (const TypedNode& node : from.graph.nodes) {
       if (is_view_op(node.op)) is_seen_[node.operands[0]] = true;
     }
+    for (std::size_t id = is_seen_.size(); id-- > 0;) {
+      const TypedNode& node = from.graph.nodes[id];
+      if (node.op != Op::concat || !is_seen_[id]) continue;
+      for (const NodeId operand : node.inputs()) is_seen_[operand] = true;
+    }
   }
 
   ShapedGraph run() {
@@ -51,6 +58,7 @@ class BoundMoving {
     if (is_view_op(node.op) && to_.node(to_.moved(node.operands[0])).op == Op::bound) {
       return view(id, to_.moved(node.operands[0]));
     }
+    if (node.op == Op::concat && is_seen_[id]) return joined(to_.moved_node(id), from_.shapes[id]);
     if (node.op != Op::bound) return to_.copy(id);
     const Dims& shape = from_.shapes[id];
     const std::size_t axis = indexed_axis(node.op, shape_list(from_.graph, node), shape, "bound");
@@ -103,6 +111,33 @@ class BoundMoving {
 
   // -- Towards the outputs
 
+  // Parts that end alike, along another axis than the one in which they follow each other.
+  NodeId joined(const TypedNode& concat, const Dims& shape) {
+    std::vector<NodeId> parts;
+    for (const NodeId operand : concat.inputs()) {
+      if (to_.node(operand).op == Op::bound) parts.push_back(operand);
+    }
+    if (parts.size() != 2) return to_.add(concat, shape);
+    const auto bounded_axis = [&](NodeId part) {
+      const TypedNode& own = to_.node(part);
+      return from_end(
+          indexed_axis(Op::bound, to_.graph().tables->lists[own.payload], to_.shape(part), "bound"),
+          to_.shape(part));
+    };
+    const std::int64_t axis = bounded_axis(parts[0]);
+    const NodeId end = to_.node(parts[0]).operands[1];
+    const std::int64_t given = to_.graph().tables->lists[concat.payload][0];
+    const std::int64_t along = given < 0 ? given : given - std::ssize(shape);
+    const Dims& ends = to_.shape(end);
+    const std::int64_t place = std::ssize(ends) + along;
+    const bool differs = place >= 0 && ends[static_cast<std::size_t>(place)] != 1;
+    const bool alike = axis == bounded_axis(parts[1]) && end == to_.node(parts[1]).operands[1];
+    if (!alike || axis == along || differs) return to_.add(concat, shape);
+    TypedNode copy = concat;
+    for (std::size_t i = 0; i < 2; ++i) copy.operands[i] = to_.node(parts[i]).operands[0];
+    return bound_node(joined(copy, shape), axis, end);
+  }
+
   // The view of a bounded value is bounded.
   NodeId view(NodeId id, NodeId bound) {
     const TypedNode inner = to_.node(bound);
@@ -117,7 +152,7 @@ class BoundMoving {
                   fmt::format("{}: axis {} of {} is bounded, and is no axis of the result",
                               info(node.op).name, axis, to_string(shape)));
     }
-    const NodeId end = seen_end(node, list, shape, inner.operands[1]);
+    const NodeId end = seen_end(node, list, shape, from_.shapes[id], inner.operands[1]);
     const NodeId value = to_.node(inner.operands[0]).op == Op::bound
                              ? view(id, inner.operands[0])
                              : view_of(node, list, inner.operands[0], from_.shapes[id]);
@@ -158,18 +193,22 @@ class BoundMoving {
   }
 
   // An end that differs along other axes is seen as these are.
-  NodeId seen_end(const TypedNode& node, const ShapeList& list, const Dims& shape, NodeId end) {
+  NodeId seen_end(const TypedNode& node, const ShapeList& list, const Dims& shape,
+                  const Dims& result, NodeId end) {
     const Dims own = to_.shape(end);
     if (std::ranges::all_of(own, [](std::int64_t extent) { return extent == 1; })) {
       return own.empty() ? end : reshaped(end, Dims());
     }
-    if (node.op == Op::reshape) {
-      throw Error(Code::unsupported,
-                  "reshape: an operand is bounded by ends that differ along other axes");
-    }
     Dims padded(shape.size(), 1);
     std::ranges::copy(own, padded.begin() + (shape.size() - own.size()));
     const NodeId whole = padded == own ? end : reshaped(end, padded);
+    if (node.op == Op::reshape) {
+      const bool empty = element_count(shape) == 0;
+      const auto seen = empty ? std::nullopt : reshaped_operand(padded, shape, result);
+      if (seen) return reshaped(whole, *seen);
+      throw Error(Code::unsupported,
+                  "reshape: an operand is bounded by ends that differ along axes that it joins");
+    }
     if (node.op == Op::slice) {
       const auto rank = static_cast<std::int64_t>(shape.size());
       const auto along = static_cast<std::size_t>(list[0] < 0 ? list[0] + rank : list[0]);

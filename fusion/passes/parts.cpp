@@ -18,15 +18,16 @@ std::optional<Window> window_of(const ShapedGraph& graph, NodeId id) {
   return Window{static_cast<std::size_t>(list[0]), list[1], list[2] - list[1]};
 }
 
-bool comes_of_reduction(const ShapedGraph& graph, NodeId id) {
+bool comes_of_reduction(const ShapedGraph& graph, NodeId id, bool whole) {
   constexpr std::size_t kMostValues = 24;
   const std::int64_t elements = element_count(graph.shapes[id]);
   std::vector<NodeId> open{id};
   for (std::size_t next = 0; next < open.size() && open.size() < kMostValues; ++next) {
     const TypedNode& node = graph.graph.nodes[open[next]];
     if (is_reduction(node.op)) {
-      trace_order(element_count(graph.shapes[open[next]]), elements);
-      if (element_count(graph.shapes[open[next]]) == elements) return true;
+      const std::int64_t own = element_count(graph.shapes[open[next]]);
+      trace_order(own, elements);
+      if (own == elements || (!whole && own > elements)) return true;
     }
     if (!is_view_op(node.op) && !is_elementwise(node.op)) continue;
     const auto inputs = node.inputs();

@@ -20,8 +20,8 @@ struct Window {
 std::optional<Window> window_of(const ShapedGraph& graph, NodeId id);
 
 /// Whether a value has an element for each that a reduction gives, of which it is a view, or
-/// computed by a few operations.
-bool comes_of_reduction(const ShapedGraph& graph, NodeId id);
+/// computed by a few operations; or, unless `whole`, of a part of which.
+bool comes_of_reduction(const ShapedGraph& graph, NodeId id, bool whole = true);
 
 /// Whether some operation computes elements of two of the values, or of what is made of them or
 /// seen of them. At least one value.

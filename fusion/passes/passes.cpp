@@ -268,7 +268,8 @@ ShapedGraph share_common(const ShapedGraph& graph) {
 }
 
 ShapedGraph optimise(const ShapedGraph& graph) {
-  const ShapedGraph read = simplify(drop_clamps(fold_constants(graph)));
+  const ShapedGraph once = spread_repeats(simplify(drop_clamps(fold_constants(graph))));
+  const ShapedGraph read = expand_reversals(once);
   const ShapedGraph apart = sink_slices(simplify(split_concats(read)));
   const ShapedGraph simple = join_sums(simplify(group_terms(simplify(apart))));
   const ShapedGraph own = expand_windows(sink_functions(simple));

@@ -1,9 +1,9 @@
 // Passes: functions from graph to graph that keep every bit of the result (numerics.md), but for
 // sink_functions and fold_constants, which keep every function's bound, and for refine_shapes,
-// group_terms, expand_windows and join_sums, after which floats may be added up in another order.
-// They work on typed graphs whose shapes are known; each stands alone, and optimise() runs them in
-// order. All are written over GraphRewriter (graph/rewriter.hpp): in what they return equal nodes
-// are one, and every node is needed by an output. Arguments stay.
+// spread_repeats, group_terms, expand_windows and join_sums, after which floats may be added up in
+// another order. They work on typed graphs whose shapes are known; each stands alone, and
+// optimise() runs them in order. All are written over GraphRewriter (graph/rewriter.hpp): in what
+// they return equal nodes are one, and every node is needed by an output. Arguments stay.
 #pragma once
 
 #include "fusion/infer/shapes.hpp"
@@ -36,6 +36,16 @@ ShapedGraph share_common(const ShapedGraph& graph);
 /// function of the same element; where an implementation is not quite monotonic, another element's
 /// could be larger by its error. Under Rounding::each nothing moves.
 ShapedGraph sink_functions(const ShapedGraph& graph);
+
+/// Computes with what is repeated, concatenated with itself, in the shape in which it broadcasts:
+/// of reshape(stack(1, k, k, k, k), 32, n, d) * q, which repeats heads, k is multiplied by the four
+/// heads of q each. Only past reshapes, bounds, operations and reductions of other axes; axes that
+/// were joined with the repeated one are apart up to where all elements are computed.
+ShapedGraph spread_repeats(const ShapedGraph& graph);
+
+/// Reads a few elements of what a reduction gives that go backwards one by one, concatenated: of
+/// x[..., ::-1] for pairs, or of both halves exchanged, each is a view without a step.
+ShapedGraph expand_reversals(const ShapedGraph& graph);
 
 /// Computes what is concatenated part by part: concat(-x[n:], x[:n]) * s + x * c, a rotation of
 /// halves, becomes the concatenation of both halves' own operations. Only where kernels compute all

@@ -32,7 +32,7 @@ class PutSplitting {
       } else if (own.op == Op::slice) {
         known = open_sliced(part);
       } else if (own.arity == 1 && is_elementwise(own.op) &&
-                 (!concatenated_ || is_shape_op(node(own.operands[0]).op))) {
+                 (!concatenated_ || shows_view(own.operands[0]))) {
         open(part, own.operands[0]).then.push_back(part.value);
       } else {
         known = own.arity > 0 && (is_elementwise(own.op) || is_reduction(own.op));
@@ -47,6 +47,12 @@ class PutSplitting {
  private:
   const TypedNode& node(NodeId id) const { return graph_.graph.nodes[id]; }
   const Dims& shape(NodeId id) const { return graph_.shapes[id]; }
+
+  // Whether a value is a view, or operations of one operand on one.
+  bool shows_view(NodeId id) const {
+    while (node(id).arity == 1 && is_elementwise(node(id).op)) id = node(id).operands[0];
+    return is_shape_op(node(id).op);
+  }
 
   PutPart& open(const PutPart& part, NodeId operand) {
     if (std::ranges::find(result_.above, part.value) == result_.above.end()) {

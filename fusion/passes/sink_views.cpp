@@ -105,8 +105,8 @@ class ViewSinking {
     return before;
   }
 
-  // An argument, a view of one or a number, as it is or in another dtype; and what is computed from
-  // such for one operation alone.
+  // An argument, what is taken, a view of those or a number, as it is or in another dtype; and what
+  // is computed from such for one operation alone.
   void find_movable() {
     for (NodeId id = 0; id < movable_.size(); ++id) {
       if (is_computed_for_one(id)) {
@@ -119,7 +119,8 @@ class ViewSinking {
         source = node(source).operands[0];
       }
       const Op op = node(source).op;
-      movable_[id] = !is_copy_[id] && (op == Op::input || op == Op::scalar || op == Op::constant);
+      const bool is_array = op == Op::input || op == Op::take;
+      movable_[id] = !is_copy_[id] && (is_array || op == Op::scalar || op == Op::constant);
     }
   }
   bool is_movable(NodeId id) const { return movable_[id]; }
@@ -129,9 +130,21 @@ class ViewSinking {
            !is_output_[id];
   }
 
+  // The shape of something movable where what it is an operand of has shape `before`. Axes of an
+  // argument that lie so become one.
+  std::optional<Dims> seen_shape(NodeId id, const Dims& now, const Dims& before) const {
+    if (auto seen = reshaped_operand(shape(id), now, before)) return seen;
+    auto joined = reshaped_operand(shape(id), now, before, true);
+    if (!joined || !layout_[id]) return std::nullopt;
+    const ShapeList list(joined->begin(), joined->end());
+    const bool lies =
+        result_layout(Op::reshape, list, shape(id), *joined, *layout_[id]).has_value();
+    return lies ? joined : std::nullopt;
+  }
+
   // Whether something movable has a view in the shape `before`.
   bool can_be_seen(NodeId id, const Dims& now, const Dims& before) const {
-    if (!is_computed_for_one(id)) return reshaped_operand(shape(id), now, before).has_value();
+    if (!is_computed_for_one(id)) return seen_shape(id, now, before).has_value();
     return std::ranges::all_of(node(id).inputs(),
                                [&](NodeId i) { return can_be_seen(i, now, before); });
   }
@@ -243,7 +256,7 @@ class ViewSinking {
     }
     if (shape(id).empty()) return to_.moved(id);
     if (!is_movable(id)) return to_.reshaped(to_.moved(id), before);
-    return to_.reshaped(to_.moved(id), reshaped_operand(shape(id), now, before).value());
+    return to_.reshaped(to_.moved(id), seen_shape(id, now, before).value());
   }
 
   const ShapedGraph& from_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/reshape.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/infer/bounds.hpp"
@@ -60,27 +61,60 @@ class ConcatSplitting {
     return std::ranges::none_of(users_[id], reduces);
   }
 
-  // The operand that is a reshape of such a concatenation, where the others are numbers. Operations
-  // of one operand are left to what stores the parts.
+  // The operand that is a reshape of such a concatenation, in whose shape the others can be
+  // computed or seen. Operations of one operand are left to what stores the parts.
   std::optional<std::size_t> reshaped_to_split(NodeId id) const {
-    if (node(id).arity < 2 || !can_be_split(id)) return {};
-    std::optional<std::size_t> found;
+    if (!can_be_split(id) || (node(id).arity == 1 && !is_computed_with(id))) return {};
     for (std::size_t i = 0; i < node(id).arity; ++i) {
       const NodeId operand = node(id).operands[i];
-      if (shape(operand).empty()) continue;
-      const NodeId concat = behind_reshapes(operand);
-      const bool splits = !found && concat != operand && uses_[concat] == 1 &&
-                          to_.node(to_.moved(concat)).op == Op::concat &&
-                          is_computed_of_parts(to_.moved(concat));
-      if (!splits) return {};
-      found = i;
+      const std::optional<NodeId> concat = reshaped_concat(operand);
+      const bool splits = concat && shape(operand) == shape(id) && is_computed_of_parts(*concat);
+      if (splits && can_be_reshaped(id, to_.shape(*concat), i)) return i;
     }
-    return found;
+    return {};
   }
 
-  NodeId behind_reshapes(NodeId id) const {
-    while (keeps_element_order(node(id).op) && uses_[id] == 1) id = node(id).operands[0];
-    return id;
+  bool is_computed_with(NodeId id) const {
+    return uses_[id] == 1 && std::ranges::any_of(users_[id], [&](NodeId user) {
+             return node(user).arity > 1 && shape(user) == shape(id) && can_be_split(user);
+           });
+  }
+
+  bool can_be_reshaped(NodeId id, const Dims& wanted, std::size_t but) const {
+    for (std::size_t i = 0; i < node(id).arity; ++i) {
+      const Dims& own = shape(node(id).operands[i]);
+      if (i != but && !own.empty() && !reshaped_operand(own, shape(id), wanted)) return false;
+    }
+    return true;
+  }
+
+  // What is computed in one shape, computed in another one as far as it is for this alone.
+  NodeId reshaped(NodeId id, const Dims& from, const Dims& to) {
+    const Dims own = to_.shape(id);
+    if (own.empty()) return id;
+    const std::optional<Dims> wanted = reshaped_operand(own, from, to);
+    TypedNode copy = to_.node(id);
+    bool computed = copy.arity > 0 && is_elementwise(copy.op) && copy.op != Op::bitcast;
+    for (std::size_t i = 0; computed && i < copy.arity; ++i) {
+      const Dims& operand = to_.shape(copy.operands[i]);
+      computed = operand.empty() || reshaped_operand(operand, from, to).has_value();
+    }
+    if (!computed) return to_.reshaped(id, *wanted);
+    for (std::size_t i = 0; i < copy.arity; ++i) {
+      copy.operands[i] = reshaped(copy.operands[i], from, to);
+    }
+    return to_.add(copy, *wanted);
+  }
+
+  // The concatenation, a new node, that a value is a reshape of, for one operation alone.
+  std::optional<NodeId> reshaped_concat(NodeId id) const {
+    NodeId at = id;
+    while (keeps_element_order(node(at).op) && uses_[at] == 1) at = node(at).operands[0];
+    if (uses_[at] != 1) return {};
+    const auto split = reshaped_.find(at);
+    if (split != reshaped_.end()) return split->second;
+    const bool known = at != id && to_.node(to_.moved(at)).op == Op::concat;
+    return known ? std::optional(to_.moved(at)) : std::nullopt;
   }
 
   // Whether kernels compute all parts of a concatenation, none of which is without elements: beside
@@ -106,9 +140,13 @@ class ConcatSplitting {
 
   NodeId split_reshaped(NodeId id, std::size_t which) {
     TypedNode own = to_.moved_node(id);
-    const NodeId concat = behind_reshapes(node(id).operands[which]);
-    own.operands[which] = to_.moved(concat);
-    const NodeId made = split(own, shape(concat), which);
+    const NodeId concat = *reshaped_concat(node(id).operands[which]);
+    const Dims whole = to_.shape(concat);
+    for (std::size_t i = 0; i < own.arity; ++i) {
+      own.operands[i] = i == which ? concat : reshaped(own.operands[i], shape(id), whole);
+    }
+    const NodeId made = split(own, whole, which);
+    reshaped_[id] = made;
     const std::uint64_t list = to_.add_list({shape(id).begin(), shape(id).end()});
     return to_.add({Op::reshape, own.dtype, 1, {made}, list}, shape(id));
   }
@@ -187,9 +225,10 @@ class ConcatSplitting {
   GraphRewriter to_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::size_t> uses_;
-  std::vector<Ends> bounds_;         ///< of each node; none if nothing is bounded
-  std::map<Part, NodeId> parts_;     ///< of new nodes
-  std::unordered_set<NodeId> seen_;  ///< new nodes of which there are slices
+  std::vector<Ends> bounds_;           ///< of each node; none if nothing is bounded
+  std::map<Part, NodeId> parts_;       ///< of new nodes
+  std::unordered_set<NodeId> seen_;    ///< new nodes of which there are slices
+  std::map<NodeId, NodeId> reshaped_;  ///< of what was split behind a reshape, the concatenation
 };
 
 }  // namespace

@@ -141,6 +141,40 @@ TEST(ReduceHalves, NotWhereTheTreeOrWhatNeedsTheRowHasNone) {
   EXPECT_TRUE(stays("y = x * w; y[:, :64] - y[:, 64:], sum(y, 0, -1)", 128)) << "another axis";
 }
 
+// A reshape is no obstacle where the others can be seen in the shape of the parts.
+TEST(SplitConcats, BehindReshapes) {
+  const ShapedGraph graph =
+      after(split_concats, "y = x * 2.0; reshape(stack(1, y[:, 3:], y[:, :3]), 4, 6) * s + y",
+            {{4, 6}, {6}});
+  EXPECT_EQ(shapes_of(Op::add, graph), (std::vector<Dims>{{4, 1, 3}, {4, 1, 3}}));
+}
+
+TEST(ExpandReversals, OfAFewElementsOfSums) {
+  const auto concats = [](const std::string& text) {
+    return shapes_of(Op::concat, after(expand_reversals, text, {{4, 6, 8}})).size();
+  };
+  EXPECT_EQ(concats("y = sum(x, -1); reshape(y, 4, 2, 3)[:, ::-1] + 1.0"), 1u);
+  EXPECT_EQ(concats("y = sum(x, -1)[1:] * 2.0; reshape(y, 3, 2, 3)[..., ::-1]"), 2u);
+  EXPECT_EQ(concats("sum(x, -1)[:, ::-1]"), 0u) << "many";
+  EXPECT_EQ(concats("x[::-1]"), 0u) << "a view of an argument";
+}
+
+TEST(SpreadRepeats, ComputesInTheShapeOfWhatIsRepeated) {
+  const std::vector<Dims> arguments = {{2, 5, 4}, {6, 5, 4}};
+  const auto computed = [&](const std::string& text) {
+    return shapes_of(Op::mul, after(spread_repeats, text, arguments));
+  };
+  EXPECT_EQ(computed("reshape(stack(1, x, x, x), 6, 5, 4) * y"), (std::vector<Dims>{{2, 3, 5, 4}}));
+  EXPECT_EQ(computed("concat(0, x, x, x) * y"), (std::vector<Dims>{{3, 2, 5, 4}}));
+  EXPECT_EQ(computed("concat(0, x, x, x + 1) * y"), (std::vector<Dims>{{6, 5, 4}}));
+  EXPECT_EQ(shapes_of(Op::sum, after(spread_repeats, "sum(concat(0, x, x, x) * y, -1)", arguments)),
+            (std::vector<Dims>{{3, 2, 5, 1}}));
+  EXPECT_EQ(
+      shapes_of(Op::sum, after(spread_repeats, "sum(concat(0, x, x, x) + 1, 0), y", arguments)),
+      (std::vector<Dims>{{1, 5, 4}}))
+      << "what is repeated is added up as often";
+}
+
 TEST(SinkSlices, PastWhatIsTheSameForAllParts) {
   const std::vector<Dims> arguments = {{4, 6, 8}, {6}};
   const auto computed = [&](const std::string& text) {

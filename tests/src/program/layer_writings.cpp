@@ -88,8 +88,7 @@ const std::vector<LayerWriting>& layer_writings() {
        {{"rope",
          "qs = reshape(reshape(q0, {B}, {H}, 2, {h})[:, :, ::-1], {B}, {H}, {D});"
          "kx = reshape(reshape(k0, {B}, {K}, 2, {h})[:, :, ::-1], {B}, {K}, {D});"
-         "q = q0 * cos2 + qs * sin2; k = k0 * cos2 + kx * sin2;"}},
-       12},
+         "q = q0 * cos2 + qs * sin2; k = k0 * cos2 + kx * sin2;"}}},
       {"q and k turned together, sliced after",
        {{"split", "yh = reshape(y, {B}, {A}, {D}); qk = yh[:, :{HK}]; v = yh[:, {HK}:];"},
         {"rope",
@@ -127,8 +126,7 @@ const std::vector<LayerWriting>& layer_writings() {
          "values = swapaxes(reshape(kv, {B}, {P}, 2, {K}, {D})[:, :, 1], 1, 2)[:, :, None, :end];"
          "weights = softmax(0.088 * sum(reshape(q, {B}, {K}, {G}, 1, {D}) * keys, -1), -2);"
          "mixed = bf16(reshape(sum(weights * values, -2), {B}, {W}));"},
-        {"out", "z, kv"}},
-       9},
+        {"out", "z, kv"}}},
       {"rows computed",
        {{"put",
          "at = iota(0) * {P} + position; ks = put(kcache, at, k); vs = put(vcache, at, v);"}}},
@@ -201,8 +199,7 @@ const std::vector<LayerWriting>& layer_writings() {
          "values = reshape(stack(2, vt, vt, vt, vt), {B}, {H}, {P}, {D});"
          "weights = softmax(where(iota(-2) < end4, 0.088 * sum(q[:, :, None] * keys, -1), -inf), "
          "-2);"
-         "mixed = bf16(reshape(sum(weights * values, -2), {B}, {W}));"}},
-       10},
+         "mixed = bf16(reshape(sum(weights * values, -2), {B}, {W}));"}}},
       {"weights rounded",
        {{"attend",
          "keys = swapaxes(reshape(ks, {B}, {P}, {K}, {D}), 1, 2)[:, :, None, :end];"
@@ -273,6 +270,68 @@ const std::vector<LayerWriting>& layer_writings() {
              "k = k0 * cos2b + concat(-1, -k0[..., {h}:], k0[..., :{h}]) * sin2b;"},
             {"norm2",
              "r32 = f32(r); h2 = bf16(r32 * rsqrt(mean(r32 * r32, -1) + 1e-5)) * norm2b;"}})},
+      {"pairs exchanged, times signed sines",
+       {{"rope",
+         "qs = reshape(reshape(q0, {B}, {H}, {h}, 2)[..., ::-1], {B}, {H}, {D});"
+         "kx = reshape(reshape(k0, {B}, {K}, {h}, 2)[..., ::-1], {B}, {K}, {D});"
+         "q = q0 * cos2 + qs * sin2; k = k0 * cos2 + kx * sin2;"}}},
+      {"complex halves, angles taken from tables",
+       {{"rope",
+         "ct = take(costable, position)[:, None]; st = take(sintable, position)[:, None];"
+         "qa = q0[..., :{h}]; qb = q0[..., {h}:]; ka = k0[..., :{h}]; kb = k0[..., {h}:];"
+         "q = concat(-1, qa * ct - qb * st, qa * st + qb * ct);"
+         "k = concat(-1, ka * ct - kb * st, ka * st + kb * ct);"}},
+       9},
+      {"heads normalised",
+       {{"split",
+         "yh = reshape(y, {B}, {A}, {D}); qn = f32(yh[:, :{H}]); kn = f32(yh[:, {H}:{HK}]);"
+         "q0 = bf16(qn * rsqrt(mean(qn * qn, -1) + 1e-6)) * qnorm;"
+         "k0 = bf16(kn * rsqrt(mean(kn * kn, -1) + 1e-6)) * knorm; v = yh[:, {HK}:];"},
+        {"rope",
+         "q = q0 * cos2b + concat(-1, -q0[..., {h}:], q0[..., :{h}]) * sin2b;"
+         "k = k0 * cos2b + concat(-1, -k0[..., {h}:], k0[..., :{h}]) * sin2b;"}},
+       15},
+      {"own matrices of queries, keys and values, with biases",
+       {{"qkv", ""},
+        {"split",
+         "q0 = reshape(sum(wq * h[:, None], -1) + bq, {B}, {H}, {D});"
+         "k0 = reshape(sum(wk * h[:, None], -1) + bk, {B}, {K}, {D});"
+         "v = reshape(sum(wv * h[:, None], -1) + bv, {B}, {K}, {D});"},
+        {"rope",
+         "q = q0 * cos2 + concat(-1, -q0[..., {h}:], q0[..., :{h}]) * sin2;"
+         "k = k0 * cos2 + concat(-1, -k0[..., {h}:], k0[..., :{h}]) * sin2;"}},
+       10},
+      {"own matrices of gates and what they multiply",
+       {{"gate_up",
+         "g = squeeze(sum(wg * h2[:, None], -1), -1); u = squeeze(sum(wu * h2[:, None], -1), -1);"},
+        {"gated", "gated = bf16(silu(g) * u);"}}},
+      {"capped scores, norms after each part",
+       {{"attend",
+         "keys = swapaxes(reshape(ks, {B}, {P}, {K}, {D}), 1, 2)[:, :, None, :end];"
+         "values = swapaxes(reshape(vs, {B}, {P}, {K}, {D}), 1, 2)[:, :, None, :end];"
+         "scores = 50 * tanh(0.088 / 50 * sum(reshape(q, {B}, {K}, {G}, 1, {D}) * keys, -1));"
+         "mixed = bf16(reshape(sum(softmax(scores, -2) * values, -2), {B}, {W}));"},
+        {"o",
+         "a = reshape(sum(wo * mixed[:, None], -1), -1, {W}); r = x + rms_norm(a, post1, 1e-6);"},
+        {"norm2", "h2 = bf16(rms_norm(r, norm2, 1e-6));"},
+        {"gated", "gated = bf16(gelu_tanh(gu[:, :{F}]) * gu[:, {F}:]);"},
+        {"down",
+         "d = reshape(sum(w2 * gated[:, None], -1), -1, {W}); z = r + rms_norm(d, post2, 1e-6);"}},
+       9},
+      {"keys as they lie, queries of groups",
+       {{"attend",
+         "keys = reshape(ks, {B}, {P}, {K}, {D})[:, :end4, :, None];"
+         "values = reshape(vs, {B}, {P}, {K}, {D})[:, :end4, :, None];"
+         "weights = softmax(0.088 * sum(reshape(q, {B}, 1, {K}, {G}, {D}) * keys, -1), 1);"
+         "mixed = bf16(reshape(sum(weights * values, 1), {B}, {W}));"}}},
+      {"heads repeated by stacking what is there",
+       {{"attend",
+         "kt = swapaxes(reshape(ks, {B}, {P}, {K}, {D}), 1, 2)[:, :, :end4];"
+         "vt = swapaxes(reshape(vs, {B}, {P}, {K}, {D}), 1, 2)[:, :, :end4];"
+         "keys = reshape(stack(2, kt, kt, kt, kt), {B}, {H}, {P}, {D});"
+         "values = reshape(stack(2, vt, vt, vt, vt), {B}, {H}, {P}, {D});"
+         "weights = softmax(0.088 * sum(q[:, :, None] * keys, -1), -2);"
+         "mixed = bf16(reshape(sum(weights * values, -2), {B}, {W}));"}}},
   };
   return all;
 }
@@ -355,6 +414,15 @@ std::map<std::string, LayerOperand> layer_operands(const LayerSizes& z) {
       {"end1", {DType::i32, {}}},
       {"headof", {DType::i32, {z.heads}}},
       {"mask", {DType::f32, {b, 1, 1, z.positions, 1}}},
+      {"costable", {DType::f32, {z.positions, z.depth / 2}}},
+      {"sintable", {DType::f32, {z.positions, z.depth / 2}}},
+      {"qnorm", {DType::bf16, {z.depth}}},
+      {"knorm", {DType::bf16, {z.depth}}},
+      {"post1", {DType::f32, {width}}},
+      {"post2", {DType::f32, {width}}},
+      {"bq", {DType::bf16, {width, 1}}},
+      {"bk", {DType::bf16, {z.kv_heads * z.depth, 1}}},
+      {"bv", {DType::bf16, {z.kv_heads * z.depth, 1}}},
   };
   const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
     result[name] = {DType::bf16, {rows, columns}};
@@ -368,6 +436,11 @@ std::map<std::string, LayerOperand> layer_operands(const LayerSizes& z) {
   matrix("wqkv", all * z.depth, width);
   matrix("wo", width, width);
   matrix("w13", 2 * z.hidden, width);
+  matrix("wq", width, width);
+  matrix("wk", z.kv_heads * z.depth, width);
+  matrix("wv", z.kv_heads * z.depth, width);
+  matrix("wg", z.hidden, width);
+  matrix("wu", z.hidden, width);
   matrix("w2", width, z.hidden);
   return result;
 }

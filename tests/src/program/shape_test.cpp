@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
 
+#include "fusion/text/text.hpp"
 #include "kiln/program.hpp"
 #include "kiln/reduction.hpp"
 #include "tests/src/program/run_program.hpp"
@@ -13,6 +17,14 @@ namespace kiln {
 namespace {
 
 using testing::HostArray;
+
+// The arguments of a text, by their names.
+std::vector<HostArray> named(const std::string& text, const std::map<std::string, HostArray>& all) {
+  std::vector<HostArray> inputs;
+  const fusion::Graph graph = fusion::parse(text);
+  for (const std::string& name : graph.arguments()) inputs.push_back(all.at(name));
+  return inputs;
+}
 
 class ShapePrograms : public testing::ProgramsOnDevices {};
 
@@ -46,6 +58,37 @@ TEST_P(ShapePrograms, WritePartsOfResults) {
     if (std::string(text).find('y') != std::string::npos) inputs.push_back(y);
     check(text, inputs, 1e-4);
     check(text, inputs, 1e-4, true);
+  }
+}
+
+// What is concatenated with itself broadcasts, in whatever shape it is seen.
+TEST_P(ShapePrograms, RepeatValues) {
+  const HostArray x = testing::random_array(DType::f32, {3, 2, 5, 4}, 31);
+  const HostArray y = testing::random_array(DType::f32, {3, 6, 5, 4}, 32);
+  const HostArray w = testing::random_array(DType::bf16, {6, 1, 4}, 33);
+  for (const char* text :
+       {"r = reshape(stack(2, x, x, x), 3, 6, 5, 4); r * y, sum(r * y, -1)",
+        "r = reshape(stack(2, x, x, x), 3, 6, 5, 4); softmax(sum(r * y, -1), 1) * y",
+        "r = concat(1, x, x, x); r * y + w, max(r * y, 1, 2)",
+        "r = reshape(stack(2, x, x, x), 3, 6, 5, 4); sum(where(iota(1) < 4, r, y), 2) * w",
+        "r = reshape(stack(2, exp(x), exp(x), exp(x)), 18, 20); r, sum(r, 0) + reshape(y, 18, 20)",
+        "r = concat(-1, x, x); reshape(r, 3, 2, 5, 8)[..., 2:6] - 1.0 + y[:, :2], mean(r, -1)",
+        "r = stack(1, w, w, w); r * w[:, None], reshape(r, 18, 4) - reshape(y, 60, 6)[:18, :4]"}) {
+    check(text, named(text, {{"x", x}, {"y", y}, {"w", w}}), 1e-4);
+  }
+}
+
+// Elements in reverse order beside what the same kernel computes of them as they lie.
+TEST_P(ShapePrograms, ExchangePartsOfSums) {
+  const HostArray x = testing::random_array(DType::bf16, {3, 24, 40}, 34);
+  const HostArray s = testing::random_array(DType::f32, {3, 24}, 35);
+  for (const char* text :
+       {"y = sum(x, -1)[..., 0]; y * s + reshape(reshape(y, 3, 2, 12)[:, ::-1], 3, 24) * (1.0 - s)",
+        "y = sum(x, -1)[..., 0]; y * s - reshape(reshape(y, 3, 12, 2)[..., ::-1], 3, 24) * s",
+        "y = sum(x, -1)[..., 0]; reshape(y, 3, 4, 6)[:, 2::-1] * 2.0, reshape(s, 3, 6, 4)[..., "
+        "::-1]",
+        "y = reshape(sum(x, -1), 3, 8, 3)[..., -1:0:-1]; y, sum(y * 2.0, -1), y[..., ::-1] + y"}) {
+    check(text, named(text, {{"x", x}, {"s", s}}), 1e-4);
   }
 }
 
