@@ -23,6 +23,8 @@
 namespace kiln::fusion {
 namespace {
 
+constexpr std::size_t kMostValues = 256;  ///< of rows of one length: CostModel::most_values
+
 class HalfReducing {
  public:
   explicit HalfReducing(const ShapedGraph& from)
@@ -84,10 +86,11 @@ class HalfReducing {
     for (std::size_t k = 0; k < whole.size(); ++k) {
       if ((whole[k] != shape(id)[k]) != (k + 1 == whole.size())) return false;
     }
+    if (!keeps_bits(node(id), count)) return false;
     const std::vector<NodeId> values = made_of_row(source);
-    if (!std::ranges::all_of(values, [&](NodeId value) { return can_be_sliced(value); }) ||
-        !std::ranges::any_of(values, [&](NodeId value) { return is_seen_in_halves(value); }) ||
-        !keeps_bits(node(id), count)) {
+    if (values.size() > kMostValues ||
+        !std::ranges::all_of(values, [&](NodeId value) { return can_be_sliced(value); }) ||
+        !std::ranges::any_of(values, [&](NodeId value) { return is_seen_in_halves(value); })) {
       return false;
     }
     SizeSum().add(1, count).add(-static_cast<double>(count), 1).decide();
@@ -124,21 +127,22 @@ class HalfReducing {
   // The values with an element for each of a row that lead to one.
   std::vector<NodeId> row_of(NodeId source) const {
     std::vector<NodeId> found{source};
-    for (std::size_t next = 0; next < found.size(); ++next) {
+    std::unordered_set<NodeId> known{source};
+    for (std::size_t next = 0; next < found.size() && found.size() <= kMostValues; ++next) {
       if (!is_computed(found[next])) continue;
       for (const NodeId operand : node(found[next]).inputs()) {
-        if (length(operand) == 1 || std::ranges::find(found, operand) != found.end()) continue;
-        found.push_back(operand);
+        if (length(operand) != 1 && known.insert(operand).second) found.push_back(operand);
       }
     }
     return found;
   }
 
-  // What is made of those values for each element of the row, and what that is made of too.
+  // What is made of those values for each element of the row, and what that is made of too; not all
+  // of it where that is too much for a kernel.
   std::vector<NodeId> made_of_row(NodeId source) const {
     std::vector<NodeId> found = row_of(source);
     std::unordered_set<NodeId> known(found.begin(), found.end());
-    for (std::size_t next = 0; next < found.size(); ++next) {
+    for (std::size_t next = 0; next < found.size() && found.size() <= kMostValues; ++next) {
       for (const NodeId user : users_[found[next]]) {
         if (!is_computed(user) || known.contains(user)) continue;
         for (const NodeId value : row_of(user)) {

@@ -71,20 +71,34 @@ TEST_P(HalvesPrograms, OfWeightsAndLargestElements) {
                 2e-5);
 }
 
-// Sums of both halves are those of the tree.
-TEST_P(HalvesPrograms, SumUpAsWholeRowsDo) {
-  for (const std::int64_t length : {4, 128, 512}) {
-    const HostArray x = random_array(DType::f32, {17, length}, 13);
-    const std::string halves =
-        fmt::format("x[:, :{0}] - s, x[:, {0}:] + s * x[:, :{0}]", length / 2);
-    for (const char* reduction :
-         {"sum(x * x, -1)", "mean(x, -1)", "sum(abs(x - mean(x, -1)), -1)", "min(x * 3.0, -1)"}) {
-      const std::string alone = reduction;
-      const std::string text = fmt::format("s = {}; s, {}", reduction, halves);
-      const std::vector<HostArray> want = run(parse_program("alone", alone), alone, {x}, false);
-      const std::vector<HostArray> got = run(parse_program("halves", text), text, {x}, false);
-      EXPECT_EQ(testing::plan_of(text, {x}).info.kernels.size(), 1U) << text;
-      EXPECT_EQ(got[0].bytes, want[0].bytes) << text << ", rows of " << length;
+// Both halves have the bits of a program that needs the whole row.
+TEST_P(HalvesPrograms, HaveTheBitsOfWholeRows) {
+  for (const Rounding rounding : {Rounding::once, Rounding::each}) {
+    for (const std::int64_t length : {4, 512}) {
+      const HostArray x = random_array(DType::bf16, {17, length}, 13);
+      for (const char* reduction :
+           {"mean(x, -1)", "sum(abs(x - mean(x, -1)), -1)", "min(x * 3.0, -1)"}) {
+        const std::string whole = fmt::format("s = {}; s, x * 1.5 - s", reduction);
+        const std::string halves = fmt::format(
+            "s = {1}; y = x * 1.5; s, y[:, :{0}] - s, y[:, {0}:] - s, y[:, :{0}] + "
+            "y[:, {0}:] * s",
+            length / 2, reduction);
+        const auto results = [&](const std::string& text) {
+          return run(parse_program("f", text, {.rounding = rounding}), text, {x}, false);
+        };
+        const std::vector<HostArray> want = results(whole);
+        const std::vector<HostArray> got = results(halves);
+        EXPECT_EQ(testing::plan_of(halves, {x}).info.kernels.size(), 1U) << halves;
+        EXPECT_EQ(got[0].bytes, want[0].bytes) << halves;
+        for (std::int64_t i = 0; i < x.size(); ++i) {
+          const std::int64_t at = i % length;
+          const std::int64_t half = length / 2;
+          const HostArray& part = got[at < half ? 1 : 2];
+          ASSERT_EQ(testing::get_bits(part, i / length * half + at % half),
+                    testing::get_bits(want[1], i))
+              << halves << ", element " << i;
+        }
+      }
     }
   }
 }
