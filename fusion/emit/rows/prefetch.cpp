@@ -51,20 +51,25 @@ bool ReductionEmitter::is_weight(std::size_t operand) const {
 // layer_norm of 32,768 bf16 and f16 goes from 0.94 and 0.945 of a copy on an H200 to 0.955 and
 // 0.96. Two operands of rows of several chunks leave two blocks of a multiprocessor enough
 // registers so: x + r and its rms_norm, of 65,536 to 262,144 bf16, go from 0.79-0.87 on an H100 to
-// 0.85-0.94. One operand is better loaded at once: softmax of 262,144 bf16 reaches 0.91, and 0.87
-// so; but of unaligned rows that one block has, whose ends take registers too, softmax of 50,257
-// bf16 goes from 0.81 to 0.84 and rms_norm from 0.75 to 0.81.
+// 0.85-0.94; with two sums in a pass, whose accumulators take registers too, four statistics of
+// them go from 0.80 to 0.53, and are loaded. One operand is better loaded at once: softmax of
+// 262,144 bf16 reaches 0.91, and 0.87 so; but of unaligned rows that one block has, whose ends take
+// registers too, softmax of 50,257 bf16 goes from 0.81 to 0.84 and rms_norm from 0.75 to 0.81.
 bool ReductionEmitter::copies_rows_async() const {
   if (!uses_smem() || schedule_.backend != Backend::nvidia) return false;
+  constexpr int kMostRegisters = 28;
   int copied = 0;
   int stored = 0;
+  int registers = most_trees() * rows_.sets * schedule_.width;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!operands_[i].in_smem) continue;
     ++stored;
     copied += is_copied(i) ? 1 : 0;
+    registers += register_vectors() * vector_bytes(operands_[i]) / 4;
   }
-  const bool has_ends = is_shifted() && !in_cluster();
-  if (rows_.copied || (keeps_chunks() && (stored > 1 || has_ends))) return copied != 0;
+  const bool several = stored > 1 && registers <= kMostRegisters;
+  const bool has_ends = stored == 1 && is_shifted() && !in_cluster();
+  if (rows_.copied || (keeps_chunks() && (several || has_ends))) return copied != 0;
   return register_vectors() == 0 && !prefetched_.empty() && is_full() && copied == 1 && stored == 1;
 }
 
