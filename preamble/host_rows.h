@@ -92,14 +92,15 @@ KILN_FN void combine_lane(const Part& part, FoundLanes<T, Index, Width>& lanes, 
 }
 
 // The same for a sum or product of a row of one vector, where each lane gets one value, and keeps
-// its distance from others: lanes of a part that are of the one before get what they have already.
-// If no part is before, all of the row is as many lanes later.
+// its distance from others: lanes of a part that are of the one before keep what they have, since
+// its elements may have been overwritten. If no part is before, all of the row is as many lanes
+// later.
 template <class Reduction, class Part, class T, int Width, class Value>
 KILN_FN void place_lane(const Part& part, Lanes<T, Width>& lanes, int lane, Value value) {
   const T identity = Reduction::template identity<T>();
   const T placed = Reduction::combine(identity, value);
-  lanes.lane[(Part::copies ? 0 : part.at - part.overlap) + lane] =
-      Part::copies ? select(part.has(lane), placed, identity) : placed;
+  T& to = lanes.lane[(Part::copies ? 0 : part.at - part.overlap) + lane];
+  to = select(part.has(lane), placed, Part::copies ? identity : to);
 }
 
 // Combines each half of the lanes with the other until one is left. The step from all lanes to

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/iota.hpp"
@@ -76,8 +77,9 @@ void find_passes(const TypedGraph& graph, std::span<const Dims> shapes, ReduceSp
     if (!is_reduction(node.op)) continue;
     last = std::max(last, before[id]);
     int& own = trees[static_cast<std::size_t>(before[id]++)];
-    own += sums_floats(node) ? 1 : 0;
-    space.trees = std::max(space.trees, own);
+    if (!sums_floats(node)) continue;
+    space.trees = std::max(space.trees, ++own);
+    space.tree_bytes = std::max(space.tree_bytes, bits(compute_dtype(node.dtype)) / 8);
   }
   for (const NodeId output : graph.outputs) {
     if (!is_row_invariant(shapes[output], space)) last = std::max(last, before[output]);

@@ -23,6 +23,7 @@ struct ReduceSpace {
   int passes = 1;        ///< over the elements of a row: until the last reduction is known, and
                          ///< one that stores what depends on reductions
   int trees = 0;         ///< sums and products of floats in the pass with most of them
+  int tree_bytes = 4;    ///< of the widest partial result of any of them
   std::vector<bool> read_again = {};  ///< of each array argument, whether several passes read it
   std::int64_t splits = 1;    ///< parts of each row, with a result for each: a split reduction
   bool gives_places = false;  ///< a reduction gives where in a row an element is

@@ -133,7 +133,7 @@ enum class ColumnChunks : std::uint8_t { one, one_per_thread, many };
 /// column.
 struct RowSchedule {
   int axes = 0;            ///< how many of the collapsed axes are reduced; 0: no reduction
-  int threads = 1;         ///< per row, a power of two
+  int threads = 1;         ///< per row, in each block a power of two
   int cluster_blocks = 1;  ///< blocks of a cluster that these threads are in
   int chunk_blocks = 1;    ///< of these blocks, how many share each chunk
   int vectors = 0;         ///< of a row that each thread keeps on chip; 0: each pass loads them

@@ -499,12 +499,23 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   if (in_chunks && space.passes == 1) keeping.forced.read_again = true;
   choose_registers(rows, kept, rows.phase < 0 ? layout.vectors : fewest, bytes, width, keeping,
                    backend);
+  const PartialResults results{space.trees, space.reductions, space.tree_bytes};
+  if (gpu && in_chunks && rows.vectors != 0) {
+    // Where so many sums have no place, chunks are read one after the other.
+    const int threads = rows.threads / rows.cluster_blocks;
+    const Size kept_chunks = (Size(rows.vectors) * threads * width + kTreeChunk - 1) / kTreeChunk;
+    if (results.shared(threads, width, power_of_two_from(kept_chunks)) > kMostPartialBytes) {
+      rows.vectors = 0;
+      rows.in_smem = 0;
+      rows.full_vectors = 0;
+    }
+  }
   if (in_chunks && rows.vectors == 0 && backend == Backend::nvidia && !rows.split && !any_length &&
       space.passes > 1 && !keeping.forced.read_again) {
     keeps_all = false;
     const VectorBytes copied = bytes_of_vector();
     keeps_all = !map_copied_row(rows, layout.reduced, copied.rows, width,
-                                most_threads(rows, layout.reduced, width), keeping);
+                                most_threads(rows, layout.reduced, width), results, keeping);
     if (rows.copied) bytes = copied;
   }
   if (in_chunks && rows.vectors != 0) {
@@ -521,11 +532,17 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     // Small blocks leave a multiprocessor room for others while their threads synchronise.
     constexpr int kBlock = 256;
     constexpr int kManyRows = 1024;
+    constexpr int kLeastThreads = 64;
     const bool small = space.passes == 1 && units >= kManyRows;
     rows.threads /= rows.cluster_blocks;
     rows.cluster_blocks = 1;
     if (device.forced.threads == 0) {
       rows.threads = std::min(rows.threads, small ? kBlock : 2 * kBlock);
+    }
+    // Beside them there is a stack of partial results for each sum.
+    while (rows.threads > kLeastThreads &&
+           results.shared(rows.threads, width, 1) > kMostPartialBytes / 4 * 3) {
+      rows.threads /= 2;
     }
   }
   // Of columns that take few registers a multiprocessor has room for two such blocks.

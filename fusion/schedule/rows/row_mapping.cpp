@@ -75,6 +75,7 @@ constexpr int kRoomBesideWeights = 64 << 10;
 // bf16 operands, times a third, from 0.67 to 0.87 (131,072).
 constexpr int kRoomOfOne = 208 << 10;
 constexpr int kRoomOfTwo = 104 << 10;
+constexpr int kSharedOfBlock = 224 << 10;
 constexpr int kThreadsOfCopies = 512;
 constexpr int kFewestThreads = 128;
 // Blocks wait for those with whole chunks: of 100,000 f32, of which the last of four chunks has a
@@ -367,8 +368,16 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
   rows.rows = block / rows.threads;
 }
 
+Size PartialResults::shared(int threads, int width, int chunks) const {
+  constexpr int kWave = 32;
+  constexpr int kApart = 4;  // lanes of a wave whose vectors are far apart
+  const Size columns = Size(trees) * chunks * threads * std::max(1, width / kApart);
+  const Size ends = Size(reductions) * std::max(1, threads / kWave) * 2 * width;
+  return (columns + ends) * bytes;
+}
+
 bool map_copied_row(RowSchedule& rows, Size elements, int bytes, int width, int most,
-                    const RowFeatures& device) {
+                    const PartialResults& results, const RowFeatures& device) {
   if (!device.clusters || !device.large_smem || bytes == 0 || device.forced.threads != 0) {
     return false;
   }
@@ -383,6 +392,8 @@ bool map_copied_row(RowSchedule& rows, Size elements, int bytes, int width, int 
           threads < kFewestThreads) {
         continue;
       }
+      const Size beside = results.shared(threads * sharing, width, 1);
+      if (beside > kMostPartialBytes || chunk * bytes / sharing + beside > kSharedOfBlock) continue;
       rows.cluster_blocks = static_cast<int>(chunks) * sharing;
       rows.chunk_blocks = sharing;
       rows.threads = threads * rows.cluster_blocks;

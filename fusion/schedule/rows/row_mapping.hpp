@@ -80,13 +80,24 @@ int residues_of(Size elements);
 void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int width, int least,
              int most, int reductions, bool stores, const RowFeatures& device, Backend backend);
 
+/// What threads of a block share of the sums and products of floats of rows of several chunks.
+struct PartialResults {
+  int trees = 0;       ///< in the pass with most of them
+  int reductions = 0;  ///< in all passes
+  int bytes = 4;       ///< of a partial result
+  /// Bytes of shared memory (preamble/chunks.h), where threads synchronise after so many chunks.
+  Size shared(int threads, int width, int chunks) const;
+};
+/// Of these, at most: compilers take 48 KiB that are no dynamic shared memory.
+inline constexpr int kMostPartialBytes = 40 << 10;
+
 /// Maps a long row that more than one pass reads to blocks of NVIDIA GPUs that keep all of it in
 /// shared memory, where it is copied asynchronously: one block or a cluster. Each has whole chunks,
 /// if the row is one of them, or several share each chunk. `bytes` is what they keep of a vector,
 /// `most` the threads that a chunk can have. False: there is no room, or the device is not one of
 /// those.
 bool map_copied_row(RowSchedule& rows, Size elements, int bytes, int width, int most,
-                    const RowFeatures& device);
+                    const PartialResults& results, const RowFeatures& device);
 
 /// Columns of a kernel, in vectors of neighbouring ones.
 struct ColumnSpace {

@@ -157,6 +157,28 @@ TEST(NvidiaReductions, LongRowsOfSeveralOperandsAreCopiedToSharedMemory) {
   }
 }
 
+// Where what threads have of so many sums has no place beside rows that are kept, these are read
+// again.
+TEST(NvidiaReductions, OfManySumsOfLongRowsCompile) {
+  if (targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  constexpr std::int64_t kMost = 48 << 10;
+  const std::string ten =
+      "x * sum(x, -1) * sum(x * x, -1) * sum(x + 1, -1) * sum(x + 2, -1) * sum(x + 3, -1) * "
+      "sum(x + 4, -1) * sum(x + 5, -1) * sum(x + 6, -1) * sum(x + 7, -1) * sum(x + 8, -1)";
+  const std::string three =
+      "d = x - mean(x, -1); x * (mean(d * d, -1) + mean(d * d * d, -1) + mean(exp(d), -1))";
+  for (const auto& [text, dtype] :
+       {std::pair{ten, DType::bf16}, {ten, DType::f64}, {three, DType::f32}, {three, DType::f64}}) {
+    for (const std::int64_t length : {65'536, 131'075}) {
+      Specification specification;
+      specification.arguments = {{"x", dtype, {64, length}, {}, false}};
+      const CompiledKernel kernel = compile_for(parse("checked", text), specification, "sm_90");
+      EXPECT_LE(kernel.resources.lds.value_or(0), kMost) << text << " of " << length;
+    }
+  }
+}
+
 // Schedules that tests of bits ask for, where blocks share a row. Where planners would choose other
 // numbers of blocks, a few words may be spilled.
 TEST(NvidiaReductions, OfForcedClustersCompile) {

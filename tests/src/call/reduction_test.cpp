@@ -379,6 +379,33 @@ TEST_P(Reduction, InPlaceAndWithoutTheReducedAxis) {
       Error);
 }
 
+// What is stored takes the place of what it is computed from, of which the CPU's parts of a row
+// read some elements twice.
+TEST_P(Reduction, AddsUpWhatItStoresInPlace) {
+  const std::string text = "y = exp(x); y, sum(y, -1), max(y, -1)";
+  jit::Backend& backend = jit::backend(device());
+  const Stream stream{device(), nullptr};
+  for (const std::int64_t length : {7, 9, 17, 24, 31, 33, 45, 63, 65, 300, 1000}) {
+    const HostArray x = testing::random_array(DType::f32, {3, length}, 18);
+    const std::vector<HostArray> want = testing::reference_of(text, {x});
+    const testing::DeviceBuffer memory(backend, x.bytes);
+    const testing::DeviceBuffer sums(backend, std::vector<std::byte>(3 * 4));
+    const testing::DeviceBuffer largest(backend, std::vector<std::byte>(3 * 4));
+    const View view(memory.data(), DType::f32, x.shape, device());
+    parse("sums", text)(stream, {view},
+                        {view, View(sums.data(), DType::f32, {3, 1}, device()),
+                         View(largest.data(), DType::f32, {3, 1}, device())});
+    std::vector<HostArray> got(3, HostArray::contiguous(DType::f32, {3, 1}));
+    got[0] = x;
+    got[0].bytes = memory.read();
+    got[1].bytes = sums.read();
+    got[2].bytes = largest.read();
+    for (std::size_t i = 0; i < 3; ++i) {
+      testing::expect_close(got[i], want[i], 1e-5, 0, fmt::format("{} of {}", i, length));
+    }
+  }
+}
+
 TEST_P(Reduction, IsTheSameInCppAndInText) {
   const Function traced =
       fuse("rmsnorm", [](Value x, Value w) { return x * rsqrt(mean(x * x, -1) + 1e-5) * w; });

@@ -254,7 +254,8 @@ TEST_P(RowBits, OfTwoLongOperands) {
   const Function function =
       parse("two", "h = x + z; d = h - mean(h, -1); max(h, -1), mean(h, -1), mean(d * d, -1)");
   testing::Share share(GetParam(), 3, testing::random_seed());
-  for (const std::int64_t length : {32'800, 53'001, 60'002, 65'533, 65'536, 95'000, 131'072}) {
+  for (const std::int64_t length :
+       {32'800, 53'001, 60'002, 65'533, 65'536, 95'000, 131'072, 163'837}) {
     if (!share.next()) continue;
     const HostArray x = testing::random_array(DType::f32, {3, length}, 1);
     const HostArray z = testing::random_array(DType::f32, {3, length}, 2);
