@@ -244,10 +244,12 @@ class ViewSinking {
   NodeId seen_before(NodeId id, const Dims& now, const Dims& before) {
     if (is_computed_for_one(id) && is_movable(id)) {
       TypedNode copy = node(id);
+      Dims all;
       for (std::size_t i = 0; i < copy.arity; ++i) {
         copy.operands[i] = seen_before(copy.operands[i], now, before);
+        all = broadcast(all, to_.shape(copy.operands[i])).value();
       }
-      return to_.add(copy, *reshaped_operand(shape(id), now, before));
+      return to_.add(copy, all);
     }
     if (node(id).op == Op::promote && is_movable(id)) {
       TypedNode copy = node(id);

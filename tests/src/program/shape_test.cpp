@@ -78,6 +78,24 @@ TEST_P(ShapePrograms, RepeatValues) {
   }
 }
 
+// What is computed of arguments whose axes become one moves with what it is an operand of.
+TEST_P(ShapePrograms, ComputeWithJoinedAxes) {
+  const HostArray x = testing::random_array(DType::f32, {4, 128}, 36);
+  const HostArray b = testing::random_array(DType::f32, {8, 16}, 37);
+  const HostArray m = testing::random_array(DType::boolean, {8, 16}, 38);
+  const HostArray one = testing::random_array(DType::f32, {1, 1}, 39);
+  const HostArray rows = testing::random_array(DType::f32, {4, 1, 1}, 40);
+  const HostArray narrow = testing::random_array(DType::bf16, {4, 1, 1}, 41);
+  const std::map<std::string, HostArray> all = {{"x", x},     {"b", b},       {"m", m},
+                                                {"one", one}, {"rows", rows}, {"narrow", narrow}};
+  const std::string h = "h = reshape(x - mean(x, -1), 4, 8, 16); ";
+  for (const char* text :
+       {"h * where(b > 0.0, b, one)", "h * maximum(exp(b), one)", "h * (exp(b) + exp(rows))",
+        "where(m, h, 0.0) * (narrow + b)", "bf16(h) * (narrow + bf16(b))", "h * (one + 2.0) + b"}) {
+    check(h + text, named(h + text, all), 1e-4);
+  }
+}
+
 // Elements in reverse order beside what the same kernel computes of them as they lie.
 TEST_P(ShapePrograms, ExchangePartsOfSums) {
   const HostArray x = testing::random_array(DType::bf16, {3, 24, 40}, 34);
