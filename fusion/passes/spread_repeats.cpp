@@ -224,6 +224,13 @@ class RepeatSpreading {
     if (!is_computed(id) || (uses_[id] != 1 && !counts_[id])) {
       return reshaped(id, to_.moved(id), wanted);
     }
+    const auto [made, is_new] = seen_.try_emplace({id, splits});
+    if (is_new) made->second = computed_in(id, splits, wanted);
+    return made->second;
+  }
+
+  std::optional<NodeId> computed_in(NodeId id, const std::vector<Extents>& splits,
+                                    const Dims& wanted) {
     TypedNode copy = node(id);
     for (std::size_t i = 0; i < copy.arity; ++i) {
       const auto operand = seen_in(node(id).operands[i], splits);
@@ -310,7 +317,9 @@ class RepeatSpreading {
   std::vector<bool> counts_;  ///< made of an index
   std::vector<std::optional<Spread>> spread_;
   std::map<NodeId, Repeat> repeats_;  ///< of concatenations
-  std::vector<Ends> bounds_;          ///< of each node; none if nothing is bounded
+  std::map<std::pair<NodeId, std::vector<Extents>>, std::optional<NodeId>>
+      seen_;                  ///< what is computed where axes are split so
+  std::vector<Ends> bounds_;  ///< of each node; none if nothing is bounded
 };
 
 // Whether something follows itself.

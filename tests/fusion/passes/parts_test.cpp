@@ -1,5 +1,6 @@
 // Passes that keep what is computed of parts together: where the parts of a concatenation are
 // computed, where slices go, and in which shape groups are reduced.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,10 +20,8 @@ using Pass = std::function<ShapedGraph(const ShapedGraph&)>;
 ShapedGraph after(const Pass& pass, const std::string& text, const std::vector<Dims>& arguments) {
   const Graph graph = parse(text);
   const std::vector<ArgumentType> types(graph.arguments().size(), {DType::f32, false, false});
-  ShapedGraph from;
-  from.graph = infer(graph, types, {}, Rounding::once, "f");
-  from.shapes = infer_shapes(from.graph, arguments, "f");
-  from = simplify(from);
+  const ShapedGraph from =
+      simplify(shape_graph(infer(graph, types, {}, Rounding::once, "f"), arguments, "f"));
   const ShapedGraph to = pass(from);
   EXPECT_EQ(to.graph.outputs.size(), from.graph.outputs.size()) << text;
   for (std::size_t i = 0; i < to.graph.outputs.size(); ++i) {
@@ -173,6 +172,31 @@ TEST(SpreadRepeats, ComputesInTheShapeOfWhatIsRepeated) {
       shapes_of(Op::sum, after(spread_repeats, "sum(concat(0, x, x, x) + 1, 0), y", arguments)),
       (std::vector<Dims>{{1, 5, 4}}))
       << "what is repeated is added up as often";
+}
+
+// A value that is squared as often.
+std::string squares(const std::string& value, int count) {
+  std::string text = "a0 = " + value + "; ";
+  for (int i = 1; i <= count; ++i) text += fmt::format("a{0} = a{1} * a{1}; ", i, i - 1);
+  return text;
+}
+
+// Each once, however many ways lead to it.
+TEST(SpreadRepeats, ComputesWhatIsMadeOfAnIndexOnce) {
+  const ShapedGraph graph =
+      after(spread_repeats,
+            squares("f32(iota(-1))", 60) + "reshape(stack(1, x, x, x), 6, 5, 4) * y * a60",
+            {{2, 5, 4}, {6, 5, 4}});
+  EXPECT_EQ(shapes_of(Op::mul, graph), std::vector<Dims>(62, {2, 3, 5, 4}));
+}
+
+TEST(SplitConcats, ComputesInAnotherShapeOnce) {
+  const ShapedGraph graph =
+      after(split_concats,
+            squares("a", 60) + "y = x * 2.0; reshape(stack(1, y[:, 3:], y[:, :3]), 4, 6) * a60 + y",
+            {{4, 6}, {4, 6}});
+  EXPECT_EQ(shapes_of(Op::add, graph), (std::vector<Dims>{{4, 1, 3}, {4, 1, 3}}));
+  EXPECT_LE(shapes_of(Op::mul, graph).size(), 130u);
 }
 
 TEST(SinkSlices, PastWhatIsTheSameForAllParts) {
