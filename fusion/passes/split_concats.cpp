@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "fusion/graph/broadcast.hpp"
@@ -88,10 +90,14 @@ class ConcatSplitting {
     return true;
   }
 
-  // What is computed in one shape, computed in another one as far as it is for this alone.
+  // What is computed in one shape, a new node, computed in another one, down to what has no such
+  // shape: each once, as what is made of it needs it.
   NodeId reshaped(NodeId id, const Dims& from, const Dims& to) {
     const Dims own = to_.shape(id);
     if (own.empty()) return id;
+    InShape place{id, {from.begin(), from.end()}, {to.begin(), to.end()}};
+    const auto known = in_shape_.find(place);
+    if (known != in_shape_.end()) return known->second;
     const std::optional<Dims> wanted = reshaped_operand(own, from, to);
     TypedNode copy = to_.node(id);
     bool computed = copy.arity > 0 && is_elementwise(copy.op) && copy.op != Op::bitcast;
@@ -99,11 +105,12 @@ class ConcatSplitting {
       const Dims& operand = to_.shape(copy.operands[i]);
       computed = operand.empty() || reshaped_operand(operand, from, to).has_value();
     }
-    if (!computed) return to_.reshaped(id, *wanted);
-    for (std::size_t i = 0; i < copy.arity; ++i) {
+    for (std::size_t i = 0; computed && i < copy.arity; ++i) {
       copy.operands[i] = reshaped(copy.operands[i], from, to);
     }
-    return to_.add(copy, *wanted);
+    const NodeId made = computed ? to_.add(copy, *wanted) : to_.reshaped(id, *wanted);
+    in_shape_[std::move(place)] = made;
+    return made;
   }
 
   // The concatenation, a new node, that a value is a reshape of, for one operation alone.
@@ -220,15 +227,17 @@ class ConcatSplitting {
   }
 
   using Part = std::tuple<NodeId, std::size_t, std::int64_t, std::int64_t>;
+  using InShape = std::tuple<NodeId, ShapeList, ShapeList>;
 
   const ShapedGraph& from_;
   GraphRewriter to_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::size_t> uses_;
-  std::vector<Ends> bounds_;           ///< of each node; none if nothing is bounded
-  std::map<Part, NodeId> parts_;       ///< of new nodes
-  std::unordered_set<NodeId> seen_;    ///< new nodes of which there are slices
-  std::map<NodeId, NodeId> reshaped_;  ///< of what was split behind a reshape, the concatenation
+  std::vector<Ends> bounds_;            ///< of each node; none if nothing is bounded
+  std::map<Part, NodeId> parts_;        ///< of new nodes
+  std::unordered_set<NodeId> seen_;     ///< new nodes of which there are slices
+  std::map<InShape, NodeId> in_shape_;  ///< what is computed in another shape, new nodes
+  std::map<NodeId, NodeId> reshaped_;   ///< of what was split behind a reshape, the concatenation
 };
 
 }  // namespace
