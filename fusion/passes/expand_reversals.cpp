@@ -1,4 +1,4 @@
-// The pass that reads a few elements in reverse order one by one (passes.hpp): of x = sum(w * y,
+// The pass that reads two elements in reverse order one by one (passes.hpp): of x = sum(w * y,
 // -1), reshape(x, n, 2, h)[:, ::-1] becomes the concatenation of both halves, which the kernel of x
 // computes with what is made of them.
 #include <algorithm>
@@ -15,11 +15,10 @@
 namespace kiln::fusion {
 namespace {
 
-constexpr std::int64_t kMostReversed = 4;
-
 class ReversalExpanding {
  public:
-  explicit ReversalExpanding(const ShapedGraph& from) : from_(from), to_(from) {
+  explicit ReversalExpanding(const ShapedGraph& from)
+      : from_(from), to_(from), users_(users_of(from.graph.nodes)) {
     if (has_bounds(from)) bounds_ = infer_bounds(from, "slice");
   }
 
@@ -36,16 +35,17 @@ class ReversalExpanding {
     return static_cast<std::size_t>(axis < 0 ? axis + std::ssize(from_.shapes[id]) : axis);
   }
 
-  // Whether a few elements go backwards along an axis of what a reduction gives.
+  // Whether two elements go backwards along an axis of what a reduction gives, and meet what else
+  // is computed of it: else, and of more elements, their concatenation would be stored for a kernel
+  // of its own.
   bool is_reversal(NodeId id) const {
     if (node(id).op != Op::slice || list_of(id)[3] >= 0 || is_packed(node(id).dtype)) return false;
     if (!bounds_.empty() && !bounds_[id].empty()) return false;
     const std::int64_t count = from_.shapes[id][axis_of(id)];
-    trace_order(count, kMostReversed + 1);
-    if (count < 2 || count > kMostReversed) return false;
-    // There are as many parts as elements.
-    SizeSum().add(1, count).add(-static_cast<double>(count), 1).decide();
-    return comes_of_reduction(from_, node(id).operands[0], false);
+    trace_order(count, 2);
+    if (count != 2) return false;
+    return comes_of_reduction(from_, node(id).operands[0], false) &&
+           meets_its_reduction(from_.graph, users_, id);
   }
 
   NodeId expand(NodeId id) {
@@ -56,27 +56,21 @@ class ReversalExpanding {
     const std::int64_t start = list[1] == kOmitted ? -1 : list[1];
     const std::int64_t first = std::min(start < 0 ? start + extent : start, extent - 1);
     Dims one = from_.shapes[id];
-    const std::int64_t count = one[axis];
     one[axis] = 1;
-    NodeId all = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t at = first + i * list[3];
-      const auto along = static_cast<std::int64_t>(axis);
+    const auto along = static_cast<std::int64_t>(axis);
+    const auto part = [&](std::int64_t at) {
       const std::uint64_t place = to_.add_list({along, at, at + 1, 1});
-      const NodeId part = to_.add({Op::slice, node(id).dtype, 1, {whole}, place}, one);
-      if (i == 0) {
-        all = part;
-        continue;
-      }
-      Dims joined = one;
-      joined[axis] = i + 1;
-      all = to_.add({Op::concat, node(id).dtype, 2, {all, part}, to_.add_list({along})}, joined);
-    }
-    return all;
+      return to_.add({Op::slice, node(id).dtype, 1, {whole}, place}, one);
+    };
+    const NodeId last = part(first);
+    const NodeId other = part(first + list[3]);
+    const std::uint64_t place = to_.add_list({along});
+    return to_.add({Op::concat, node(id).dtype, 2, {last, other}, place}, from_.shapes[id]);
   }
 
   const ShapedGraph& from_;
   GraphRewriter to_;
+  std::vector<std::vector<NodeId>> users_;
   std::vector<Ends> bounds_;  ///< of each node; none if nothing is bounded
 };
 

@@ -18,22 +18,61 @@ std::optional<Window> window_of(const ShapedGraph& graph, NodeId id) {
   return Window{static_cast<std::size_t>(list[0]), list[1], list[2] - list[1]};
 }
 
-bool comes_of_reduction(const ShapedGraph& graph, NodeId id, bool whole) {
+namespace {
+
+// Whether a value, or one of a few of which it is a view or computed, is as asked for.
+template <class Wanted>
+bool any_behind(const TypedGraph& graph, NodeId id, const Wanted& wanted) {
   constexpr std::size_t kMostValues = 24;
-  const std::int64_t elements = element_count(graph.shapes[id]);
   std::vector<NodeId> open{id};
   for (std::size_t next = 0; next < open.size() && open.size() < kMostValues; ++next) {
-    const TypedNode& node = graph.graph.nodes[open[next]];
-    if (is_reduction(node.op)) {
-      const std::int64_t own = element_count(graph.shapes[open[next]]);
-      trace_order(own, elements);
-      if (own == elements || (!whole && own > elements)) return true;
-    }
+    const TypedNode& node = graph.nodes[open[next]];
+    if (wanted(open[next])) return true;
     if (!is_view_op(node.op) && !is_elementwise(node.op)) continue;
     const auto inputs = node.inputs();
     open.insert(open.end(), inputs.begin(), inputs.end());
   }
   return false;
+}
+
+}  // namespace
+
+bool comes_of_reduction(const ShapedGraph& graph, NodeId id, bool whole) {
+  const std::int64_t elements = element_count(graph.shapes[id]);
+  return any_behind(graph.graph, id, [&](NodeId at) {
+    if (!is_reduction(graph.graph.nodes[at].op)) return false;
+    const std::int64_t own = element_count(graph.shapes[at]);
+    trace_order(own, elements);
+    return own == elements || (!whole && own > elements);
+  });
+}
+
+bool meets_its_reduction(const TypedGraph& graph, const std::vector<std::vector<NodeId>>& users,
+                         NodeId id) {
+  constexpr std::size_t kMostMade = 64;
+  std::vector<NodeId> reductions;
+  any_behind(graph, id, [&](NodeId at) {
+    if (is_reduction(graph.nodes[at].op)) reductions.push_back(at);
+    return false;
+  });
+  const auto is_reduced = [&](NodeId at) {
+    return std::ranges::find(reductions, at) != reductions.end();
+  };
+  std::vector<NodeId> made{id};
+  const auto is_made = [&](NodeId at) { return std::ranges::find(made, at) != made.end(); };
+  for (std::size_t next = 0; next < made.size() && made.size() < kMostMade; ++next) {
+    for (const NodeId user : users[made[next]]) {
+      const TypedNode& node = graph.nodes[user];
+      if ((is_elementwise(node.op) || is_view_op(node.op)) && !is_made(user)) made.push_back(user);
+    }
+  }
+  return std::ranges::any_of(made, [&](NodeId at) {
+    const auto meets = [&](NodeId operand) {
+      return !is_made(operand) && any_behind(graph, operand, is_reduced);
+    };
+    return at != id && is_elementwise(graph.nodes[at].op) &&
+           std::ranges::any_of(graph.nodes[at].inputs(), meets);
+  });
 }
 
 bool are_computed_together(const TypedGraph& graph, std::span<const NodeId> values) {

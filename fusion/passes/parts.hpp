@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "fusion/graph/typed_graph.hpp"
 
@@ -22,6 +23,11 @@ std::optional<Window> window_of(const ShapedGraph& graph, NodeId id);
 /// Whether a value has an element for each that a reduction gives, of which it is a view, or
 /// computed by a few operations; or, unless `whole`, of a part of which.
 bool comes_of_reduction(const ShapedGraph& graph, NodeId id, bool whole = true);
+
+/// Whether an operation computes what is made of a value, or seen of it, with what else is made of
+/// a reduction that the value comes of, as far as a few operations lead. `users`: of each node.
+bool meets_its_reduction(const TypedGraph& graph, const std::vector<std::vector<NodeId>>& users,
+                         NodeId id);
 
 /// Whether some operation computes elements of two of the values, or of what is made of them or
 /// seen of them. At least one value.

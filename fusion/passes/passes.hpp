@@ -43,8 +43,9 @@ ShapedGraph sink_functions(const ShapedGraph& graph);
 /// were joined with the repeated one are apart up to where all elements are computed.
 ShapedGraph spread_repeats(const ShapedGraph& graph);
 
-/// Reads a few elements of what a reduction gives that go backwards one by one, concatenated: of
-/// x[..., ::-1] for pairs, or of both halves exchanged, each is a view without a step.
+/// Reads two elements of what a reduction gives that go backwards one by one, concatenated: of
+/// x[..., ::-1] for pairs, or of both halves exchanged, each is a view without a step. Only where
+/// they meet what else is computed of the reduction.
 ShapedGraph expand_reversals(const ShapedGraph& graph);
 
 /// Computes what is concatenated part by part: concat(-x[n:], x[:n]) * s + x * c, a rotation of

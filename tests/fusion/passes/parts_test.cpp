@@ -148,13 +148,17 @@ TEST(SplitConcats, BehindReshapes) {
   EXPECT_EQ(shapes_of(Op::add, graph), (std::vector<Dims>{{4, 1, 3}, {4, 1, 3}}));
 }
 
-TEST(ExpandReversals, OfAFewElementsOfSums) {
+TEST(ExpandReversals, OfTwoElementsOfSumsThatMeetOthers) {
   const auto concats = [](const std::string& text) {
     return shapes_of(Op::concat, after(expand_reversals, text, {{4, 6, 8}})).size();
   };
-  EXPECT_EQ(concats("y = sum(x, -1); reshape(y, 4, 2, 3)[:, ::-1] + 1.0"), 1u);
-  EXPECT_EQ(concats("y = sum(x, -1)[1:] * 2.0; reshape(y, 3, 2, 3)[..., ::-1]"), 2u);
-  EXPECT_EQ(concats("sum(x, -1)[:, ::-1]"), 0u) << "many";
+  EXPECT_EQ(concats("y = reshape(sum(x, -1), 4, 2, 3); y[:, ::-1] + y"), 1u);
+  EXPECT_EQ(concats("y = sum(x, -1)[1:] * 2.0; reshape(reshape(y, 3, 3, 2)[..., ::-1], 3, 6, 1) * "
+                    "2.0 - exp(y)"),
+            1u);
+  EXPECT_EQ(concats("y = reshape(sum(x, -1), 4, 3, 2); y[:, ::-1] + y"), 0u) << "more";
+  EXPECT_EQ(concats("y = reshape(sum(x, -1), 4, 2, 3); y[:, ::-1] * 2.0, y - 1.0"), 0u) << "apart";
+  EXPECT_EQ(concats("y = reshape(sum(x, -1), 4, 2, 3); y[:, ::-1] + max(y, -1)"), 0u) << "apart";
   EXPECT_EQ(concats("x[::-1]"), 0u) << "a view of an argument";
 }
 

@@ -691,6 +691,31 @@ TEST(HoistReducedViews, OnlyWhereEachElementIsSeenOnce) {
   EXPECT_EQ(info_of(y + "y[:40] * y[24:]", types).kernels.size(), 2u);
 }
 
+// What goes backwards shares a kernel where it meets the rest, and else takes one more, however
+// many elements there are.
+TEST(ExpandReversals, TakesNoMoreKernelsForFewElements) {
+  for (const std::int64_t n : {2, 3, 4, 5}) {
+    const std::vector<NamedType> types{
+        {"x", DType::f32, {9, n, 64}}, {"z", DType::f32, {9, n, 1}}, {"w", DType::f32, {9, n}}};
+    const std::vector<NamedType> sums{types[0]};
+    const std::vector<NamedType> rows{types[2]};
+    const auto kernels = [](const std::string& text, const std::vector<NamedType>& given) {
+      return info_of(text, given).kernels.size();
+    };
+    EXPECT_EQ(kernels("y = sum(x, -1); y[:, ::-1] * z", {types[0], types[1]}), 2u) << n;
+    EXPECT_EQ(kernels("y = sum(x, -1); y[:, ::-1] * 2.0", sums), 2u) << n;
+    EXPECT_LE(kernels("y = sum(x, -1); y[:, ::-1] + y", sums), 2u) << n;
+    EXPECT_EQ(kernels("max(w, 0)[:, ::-1] - 1.0", rows), 2u) << n;
+    EXPECT_LE(kernels("y = max(w, 0); y[:, ::-1] - y", rows), 2u) << n;
+  }
+  const std::vector<NamedType> product{{"x", DType::f32, {4, 64}},
+                                       {"w", DType::f32, {64, 64}},
+                                       {"s", DType::f32, {32, 2}},
+                                       {"c", DType::f32, {32, 2}}};
+  const std::string pairs = "y = reshape(sum(w * x[:, None], -1), 4, 32, 2); ";
+  EXPECT_EQ(info_of(pairs + "y[..., ::-1] * s + y * c", product).kernels.size(), 1u);
+}
+
 // A choice among bf16 numbers is one, not an f32; a sum of them is not.
 TEST(StoredDtype, OfAChoiceIsThatOfItsNumbers) {
   const auto stored = [](const std::string& text) {
