@@ -1,7 +1,7 @@
 // What a planning depends on of the sizes that it is made for: the extents that it meets, and every
 // decision in which numbers made of them are compared. Who plans for several sizes and finds the
-// same decisions knows under which conditions a plan holds for others (src/program/program_class.hpp).
-// Recorded on the thread that plans, and only while somebody asks.
+// same decisions knows under which conditions a plan holds for others
+// (src/program/program_class.hpp). Recorded on the thread that plans, and only while somebody asks.
 #pragma once
 
 #include <cstdint>
