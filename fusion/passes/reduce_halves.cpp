@@ -13,6 +13,7 @@
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/number.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/size_trace.hpp"
@@ -206,7 +207,8 @@ class HalfReducing {
     NodeId result = to_.add(reduction, shape(id));
     if (own.op == Op::mean) {
       const double share = 1 / static_cast<double>(length(source));  // exact
-      result = combined(Op::mul, result, number(share, dtype));
+      const NodeId factor = to_.add({Op::constant, dtype, 0, {}, encode(share, dtype)}, {});
+      result = combined(Op::mul, result, factor);
     }
     return converted(result, own.dtype);
   }
@@ -239,13 +241,6 @@ class HalfReducing {
 
   NodeId combined(Op op, NodeId a, NodeId b) {
     return to_.add({op, to_.node(a).dtype, 2, {a, b}, 0}, to_.shape(a));
-  }
-
-  NodeId number(double value, DType dtype) {
-    const std::uint64_t payload = dtype == DType::f64
-                                      ? std::bit_cast<std::uint64_t>(value)
-                                      : std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    return to_.add({Op::constant, dtype, 0, {}, payload}, {});
   }
 
   const ShapedGraph& from_;
