@@ -193,7 +193,7 @@ ProgramClassKey::ProgramClassKey(const Call& call) : key_(call), has_class_(key_
 }
 
 void ProgramClassKey::push_strides(const View& view) {
-  if (is_packed(view.dtype())) has_class_ = false;
+  if (view.offset() != 0) has_class_ = false;  // packed elements that begin within a byte
   if (!has_class_) return;
   std::uint64_t code = 0;
   if (!is_in_c_order(view)) {
@@ -202,6 +202,7 @@ void ProgramClassKey::push_strides(const View& view) {
     code = 1;
     for (std::size_t k = 0; k < view.strides().size() && has_class_; ++k) {
       const std::int64_t stride = view.strides()[k];
+      code = code << 3 | kinds.order[k];
       const StrideKinds::Kind kind = kinds.of[k];
       const bool is_literal = kind == StrideKinds::Kind::literal;
       const std::uint64_t sign = stride < 0 ? 1 : 0;

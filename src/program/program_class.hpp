@@ -4,7 +4,7 @@
 //
 // Calls are of one class if they agree in everything but sizes, strides and alignment, if the same
 // of their axes have one element and the same are equally long, and if the same operands are in C
-// order, or have gaps along the same axes. A class has several forms where what is fused, or how
+// order, or have their axes in the same other order with gaps along the same ones. A class has several forms where what is fused, or how
 // reductions are split, depends on sizes. A form is what is planned alike: it was planned for
 // several sizes while every decision that depends on sizes was recorded
 // (fusion/graph/size_trace.hpp), and holds for all sizes for which those decisions would be the
@@ -36,7 +36,8 @@ namespace kiln {
 class ProgramClassKey {
  public:
   explicit ProgramClassKey(const Call& call);
-  /// See ClassKey; nor with packed operands, or such of which neighbours share memory.
+  /// See ClassKey; nor with packed operands that begin within a byte, or operands of which
+  /// neighbours share memory.
   bool has_class() const { return has_class_; }
   /// Of one of its forms.
   std::span<const std::uint64_t> words(std::uint64_t form);

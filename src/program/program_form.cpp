@@ -200,8 +200,11 @@ class FormMaker {
     if (operand.offset != zero_) throw NoFormula();
     const ProgramOperand& planned = get(samples_[0]);
     const std::size_t inputs = samples_[0].types.arguments.size();
-    const std::int64_t width = bits(operand.fixed.dtype) / 8;
-    operand.bytes = number([&](const PlanSample& s) { return get(s).layout.offset * width; });
+    operand.bytes = number([&](const PlanSample& s) {
+      const std::int64_t begin = get(s).layout.offset * bits(operand.fixed.dtype);
+      if (begin % 8 != 0) throw NoFormula();  // within a byte
+      return begin / 8;
+    });
     switch (planned.kind) {
       case ProgramOperand::Kind::argument:
         operand.memory = static_cast<std::uint32_t>(planned.index);

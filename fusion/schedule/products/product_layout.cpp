@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "fusion/schedule/merged_axes.hpp"
 #include "fusion/schedule/products/product_values.hpp"
 #include "fusion/schedule/products/tile_layout.hpp"
@@ -60,6 +61,9 @@ std::size_t largest(std::span<const SizedOperand> operands, const Sizes& shape) 
   for (std::size_t i = 1; i < operands.size(); ++i) {
     const bool reads = !operands[i].output && !operands[i].iota;
     const Size own = reads ? bits_of(operands[i], shape) : 0;
+    if (SizeTrace::current() != nullptr) {  // where a program asks what can be read
+      trace_order(static_cast<std::int64_t>(own), static_cast<std::int64_t>(most));
+    }
     if (own <= most) continue;
     most = own;
     found = i;

@@ -23,6 +23,7 @@ struct GrowingForm {
   bool is_program = false;
   std::vector<std::string> names{};  ///< of a function's arguments
   bool is_simple = false;            ///< elements alone
+  std::vector<DType> dtypes{};       ///< of inputs; those that are left out are f32
 };
 
 const GrowingForm kGrowingForms[] = {
@@ -59,6 +60,38 @@ const GrowingForm kGrowingForms[] = {
      {{1, 3, 1, 16}, {1, 1, -1, 16}, {1, 1, -1, 16}},
      {1, 3, 1, 16},
      true},
+    {"packed elements",
+     "f32(a) * s + 0.5",
+     {{-1, 64}, {64}},
+     {-1, 64},
+     true,
+     {},
+     false,
+     {DType::u4}},
+    {"packed products of a batch",
+     "y = sum(f32(w) * x, -1); y / (1 + sum(abs(y), 1))",
+     {{48, 64}, {-1, 1, 64}},
+     {-1, 48, 1},
+     true,
+     {},
+     false,
+     {DType::u4}},
+    {"groups of packed products",
+     "y = sum(sum(f32(reshape(w, 0, -1, 32)) * x, -1) * s, -2); y * 2",
+     {{-1, 64}, {2, 32}, {-1, 2, 1}},
+     {-1, 1, 1},
+     true,
+     {},
+     false,
+     {DType::i4}},
+    {"packed rows",
+     "y = softmax(f32(x), -1); y / sum(y, 0)",
+     {{-1, 64}},
+     {-1, 64},
+     true,
+     {},
+     false,
+     {DType::u4}},
 };
 
 /// As of a model of so many layers: two kernels each.
@@ -97,7 +130,8 @@ TEST_P(GrowingLengths, PlanNextToNothing) {
     const Program p = program(f);
     const auto of = [&](std::size_t which, Dims shape, std::int64_t length) {
       for (std::int64_t& size : shape) size = size == -1 ? length * (whole ? 4 : 1) : size;
-      return View(memories[which], DType::f32, shape, device);
+      const DType dtype = which < form.dtypes.size() ? form.dtypes[which] : DType::f32;
+      return View(memories[which], dtype, shape, device);
     };
     const auto call = [&](std::int64_t length) {
       std::vector<Argument> in;

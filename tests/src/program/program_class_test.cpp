@@ -22,8 +22,12 @@ struct Form {
   std::string_view text;
   std::vector<Dims> inputs;
   std::vector<Dims> outputs;
-  bool scalar = false;   ///< one more argument, the last
-  int least_known = 12;  ///< of 24 shapes
+  bool scalar = false;          ///< one more argument, the last
+  int least_known = 12;         ///< of 24 shapes
+  std::vector<DType> dtypes{};  ///< of inputs, then outputs; those that are left out are f32
+  DType dtype(std::size_t operand) const {
+    return operand < dtypes.size() ? dtypes[operand] : DType::f32;
+  }
 };
 
 const Form kForms[] = {
@@ -81,6 +85,41 @@ const Form kForms[] = {
      "a = sum(softmax(sum(q * k, -1) * 0.25, -2) * v, -2); a / (1 + sum(a * a, -1))",
      {{1, 3, 1, 16}, {1, 1, -1, 16}, {1, 1, -1, 16}},
      {{1, 3, 1, 16}}},
+    {"packed_elements",
+     "u4(f32(a) * 0.7 + x)",
+     {{-1, 64}, {-1, 64}},
+     {{-1, 64}},
+     false,
+     12,
+     {DType::u4, DType::f32, DType::u4}},
+    {"packed_products",
+     "y = sum(f32(w) * x, -1); y / (1 + sum(abs(y), 1))",
+     {{-2, 64}, {-1, 1, 64}},
+     {{-1, -2, 1}},
+     false,
+     12,
+     {DType::i4}},
+    {"packed_groups",
+     "y = sum(sum(f32(reshape(w, 0, -1, 32)) * x, -1) * s, -2); y / (1 + sum(abs(y), 0))",
+     {{-2, 64}, {2, 32}, {-2, 2, 1}},
+     {{-2, 1, 1}},
+     false,
+     12,
+     {DType::u4}},
+    {"packed_rows",
+     "y = softmax(f32(x), -1); y / sum(y, 0)",
+     {{-1, -2}},
+     {{-1, -2}},
+     false,
+     12,
+     {DType::u4}},
+    {"packed_parts",
+     "concat(0, x, y), f32(x[:, 2:]) * 2",
+     {{-1, 64}, {-3, 64}},
+     {{-4, 64}, {-1, 62}},
+     false,
+     12,
+     {DType::i4, DType::i4, DType::i4}},
 };
 
 /// A program of which the arguments i and n are integers; its first output may be its argument x.
@@ -128,7 +167,9 @@ class ProgramClasses : public testing::DeviceTest {
     scratch = zeros(2 * kElements);
   }
 
-  View view(float* data, Dims shape) const { return {data, DType::f32, std::move(shape), device}; }
+  View view(float* data, Dims shape, DType dtype = DType::f32) const {
+    return {data, dtype, std::move(shape), device};
+  }
   View workspace(std::size_t bytes) const {
     return {scratch, DType::u8, {static_cast<std::int64_t>(bytes)}, device};
   }
@@ -151,7 +192,7 @@ class ProgramClasses : public testing::DeviceTest {
   std::vector<Argument> arguments_of(const Form& form, std::span<const std::int64_t> sizes) const {
     std::vector<Argument> arguments;
     for (std::size_t i = 0; i < form.inputs.size(); ++i) {
-      arguments.emplace_back(view(inputs[i], shape_of(form.inputs[i], sizes)));
+      arguments.emplace_back(view(inputs[i], shape_of(form.inputs[i], sizes), form.dtype(i)));
     }
     if (form.scalar) arguments.emplace_back(0.25 * static_cast<double>(sizes[0]));
     return arguments;
@@ -161,7 +202,8 @@ class ProgramClasses : public testing::DeviceTest {
                                float* data) const {
     std::vector<View> outputs;
     for (const Dims& output : form.outputs) {
-      outputs.push_back(view(data, shape_of(output, sizes)));
+      const DType dtype = form.dtype(form.inputs.size() + outputs.size());
+      outputs.push_back(view(data, shape_of(output, sizes), dtype));
       data += (outputs.back().size() + 15) / 16 * 16;
     }
     return outputs;
@@ -326,6 +368,30 @@ TEST_P(ProgramClasses, GapsAreNoNumbersOfCallsWithoutThem) {
     launch(stream);
     ASSERT_EQ(read(by_class, kElements), read(by_plan, kElements)) << turn;
   }
+}
+
+// Axes of which each follows the one before in memory, in one order and in another.
+TEST_P(ProgramClasses, OrdersInMemoryAreOfTheirOwn) {
+  const Program known = parse_program("f", "y = x * 2 + z; y / (1 + sum(y, 1))");
+  int without_plan = 0;
+  for (int turn = 0; turn < 24; ++turn) {
+    const std::int64_t a = 11 + turn, b = 40 + 4 * turn, c = 17 + turn % 5;
+    const Dims shape{a, b, c};
+    const Dims strides = turn % 2 == 0 ? Dims{1, a, a * b} : Dims{1, a * c, a};
+    const View turned(inputs[0], DType::f32, shape, strides, device);
+    const Argument in[] = {turned, view(inputs[1], shape)};
+    const View out = view(by_class, shape);
+    const std::uint64_t before = plans();
+    const std::size_t bytes = known.workspace_bytes(stream, in, {&out, 1});
+    known.run(stream, in, {&out, 1}, workspace(bytes));
+    if (plans() == before) ++without_plan;
+    const View want = view(by_plan, shape);
+    Launch launch =
+        parse_program("f", known.expression()).bind(stream, in, {&want, 1}, workspace(bytes));
+    launch(stream);
+    ASSERT_EQ(read(by_class, kElements), read(by_plan, kElements)) << turn;
+  }
+  EXPECT_GT(without_plan, 8);
 }
 
 // What joins the parts of keys is planned once for each way in which its operands are aligned.
