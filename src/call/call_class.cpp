@@ -86,13 +86,11 @@ void launch(const CallClass& known, const CallClass::Kernel& mapping, const Kern
   block.launch(*known.backend, mapping.spec.form, call.stream);
 }
 
-using Launches = KernelLaunches<CallClass::kMostKernels>;
-
 // Where no tape of a kernel holds, that one is planned. False if there is no such kernel, or it
 // would have nothing to compute, or is not known.
 bool find_launch(const PlanTable& plans, const CallClass& known, std::size_t kernel,
                  const Call& call, std::span<const std::int64_t> sizes, std::size_t size_kind,
-                 Launches& launches) {
+                 KernelLaunches& launches) {
   const CallClass::Kernel& own = known.kernels[kernel];
   KernelLaunch& launch = launches.of[kernel];
   launch = {};
@@ -107,7 +105,7 @@ bool find_launch(const PlanTable& plans, const CallClass& known, std::size_t ker
 }
 
 bool find_launches(const PlanTable& plans, const CallClass& known, const Call& call,
-                   std::span<const std::int64_t> sizes, Launches& launches) {
+                   std::span<const std::int64_t> sizes, KernelLaunches& launches) {
   const std::size_t size_kind = size_kind_of(sizes);
   try {
     for (std::size_t i = 0; i < known.kernels.size(); ++i) {
@@ -307,7 +305,7 @@ bool launch_by_class(PlanTable& plans, const Call& call, std::uint64_t hash) {
   const auto& known = static_cast<const CallClass&>(*found);
   if (!keeps_order(known, key.sizes())) return false;
   const fusion::ScratchScope scratch;  // of the launches, which end before it
-  Launches launches;
+  KernelLaunches launches(known.kernels.size());
   if (!find_launches(plans, known, call, key.sizes(), launches)) return false;
   if (known.counts.is_often(hash)) return false;
   check_overlap_of(known, call);
@@ -344,7 +342,7 @@ void add_to_class(PlanTable& plans, const Call& call, const Plan& plan, const Sp
   if (!keeps_order(known, key.sizes())) return;
   const base::ReadSection reading;
   const std::size_t size_kind = size_kind_of(key.sizes());
-  Launches launches;
+  KernelLaunches launches(known.kernels.size());
   std::vector<KernelSpec> specs;
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
     const ClassKernel& own = known.known[i];

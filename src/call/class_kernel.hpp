@@ -3,7 +3,6 @@
 // The kernels of a class are found and learnt one by one.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -44,9 +43,9 @@ struct KernelLaunch {
 };
 
 /// Those of a call. Lives on its stack, in a fusion::ScratchScope.
-template <std::size_t most>
 struct KernelLaunches {
-  std::array<KernelLaunch, most> of;
+  explicit KernelLaunches(std::size_t kernels) : of(kernels) {}
+  fusion::ScratchVector<KernelLaunch> of;
   fusion::ScratchVector<fusion::Layout> layouts;  ///< of those without a tape
   TapeValues values;
 };

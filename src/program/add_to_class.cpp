@@ -65,7 +65,7 @@ std::optional<std::vector<std::int64_t>> sizes_before(PlanTable& plans, ProgramC
 void add_kernels(PlanTable& plans, const ProgramClass& form, const Call& call,
                  const ProgramPlan& plan, const ReadyProgram& ready, const ProgramNumbers& at) {
   const base::ReadSection reading;
-  StepLaunches launches;
+  KernelLaunches launches(form.steps.size());
   std::vector<KernelSpec> specs;
   for (std::size_t k = 0; k < form.steps.size(); ++k) {
     const ClassKernel& own = form.known[k];

@@ -148,7 +148,7 @@ class Memories {
 };
 
 void launch_steps(const ProgramClass& form, const Call& call, const View& workspace,
-                  const ProgramNumbers& at, const StepLaunches& launches) {
+                  const ProgramNumbers& at, const KernelLaunches& launches) {
   const Memories memories(call, workspace);
   for (std::size_t k = 0; k < form.steps.size(); ++k) {
     const ProgramClass::Step& step = form.steps[k];
@@ -422,7 +422,7 @@ bool run_by_class(PlanTable& plans, const Call& call, const View& workspace, std
   if (at.workspace != 0 && !fits(workspace, at.workspace, call.stream.device)) return false;
   if (!is_apart(*form, call, at.workspace != 0 ? workspace : View())) return false;
   const fusion::ScratchScope scratch;  // of the launches, which end before it
-  StepLaunches launches;
+  KernelLaunches launches(form->steps.size());
   try {
     for (std::size_t k = 0; k < form->steps.size(); ++k) {
       if (!find_launch(plans, *form, k, call, at, launches)) return false;

@@ -4,11 +4,11 @@
 //
 // Calls are of one class if they agree in everything but sizes, strides and alignment, if the same
 // of their axes have one element and the same are equally long, and if the same operands are in C
-// order, or have their axes in the same other order with gaps along the same ones. A class has several forms where what is fused, or how
-// reductions are split, depends on sizes. A form is what is planned alike: it was planned for
-// several sizes while every decision that depends on sizes was recorded
-// (fusion/graph/size_trace.hpp), and holds for all sizes for which those decisions would be the
-// same. So a run by class launches what a plan for its own shape would.
+// order, or have their axes in the same other order with gaps along the same ones. A class has
+// several forms where what is fused, or how reductions are split, depends on sizes. A form is what
+// is planned alike: it was planned for several sizes while every decision that depends on sizes was
+// recorded (fusion/graph/size_trace.hpp), and holds for all sizes for which those decisions would
+// be the same. So a run by class launches what a plan for its own shape would.
 #pragma once
 
 #include <array>
@@ -71,8 +71,8 @@ class ProgramClassKey {
 /// A form of a class. Numbers are positions.
 struct ProgramClass final : CachedPlan {
   using Number = std::uint16_t;
-  static constexpr std::size_t kMostNumbers = 512;
-  static constexpr std::size_t kMostSteps = 64;
+  static constexpr std::size_t kMostNumbers = 1024;
+  static constexpr std::size_t kMostSteps = 256;
   static constexpr std::uint64_t kMostForms = 16;
   static constexpr std::size_t kMostSums = 6;
 

@@ -45,11 +45,10 @@ void add_tape_of_step(PlanTable& plans, const ProgramClass& form, std::size_t st
                       const Call& call, const ProgramNumbers& at,
                       const std::shared_ptr<const ScheduledKernel>& kernel);
 
-using StepLaunches = KernelLaunches<ProgramClass::kMostSteps>;
 /// How a step is launched; where no tape holds it is planned. False if it would have nothing to
 /// compute, or its kernel is not known.
 bool find_launch(const PlanTable& plans, const ProgramClass& form, std::size_t step,
-                 const Call& call, const ProgramNumbers& at, StepLaunches& launches);
+                 const Call& call, const ProgramNumbers& at, KernelLaunches& launches);
 
 /// Where a workspace is when kernels are planned: as aligned as any.
 inline constexpr std::uintptr_t kWorkspaceAddress = std::uintptr_t{1} << 16;

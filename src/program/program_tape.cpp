@@ -70,7 +70,7 @@ void add_tape_of_step(PlanTable& plans, const ProgramClass& form, std::size_t st
 }
 
 bool find_launch(const PlanTable& plans, const ProgramClass& form, std::size_t step,
-                 const Call& call, const ProgramNumbers& at, StepLaunches& launches) {
+                 const Call& call, const ProgramNumbers& at, KernelLaunches& launches) {
   KernelLaunch& launch = launches.of[step];
   launch = {};
   if (find_tape_of_step(plans, form, step, call, at, launches.values, launch)) return true;

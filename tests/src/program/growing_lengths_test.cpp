@@ -94,12 +94,12 @@ const GrowingForm kGrowingForms[] = {
      {DType::u4}},
 };
 
-/// As of a model of so many layers: two kernels each.
+/// As of a model of so many layers, each with weights of its own: two kernels each.
 std::string layers(int count) {
   std::string text = "x0 = x";
   for (int i = 0; i < count; ++i) {
     text +=
-        fmt::format("; s{0} = softmax(x{0} * w, -1); x{1} = s{0} / sum(s{0}, 0) + x{0}", i, i + 1);
+        fmt::format("; s{0} = softmax(x{0} * w{0}, -1); x{1} = s{0} / sum(s{0}, 0) + x{0}", i, i + 1);
   }
   return text + fmt::format("; x{}", count);
 }
@@ -160,12 +160,13 @@ TEST_P(GrowingLengths, OfManyKernelsPlanNextToNothing) {
   float* const w = zeros(64);
   float* const out = zeros(kFloats);
   float* const workspace = zeros(4 * kFloats);
-  for (const int count : {6, 15, 30}) {
+  for (const int count : {6, 15, 30, 60}) {
     const Program p = parse_program("layers", layers(count));
     std::size_t kernels = 0;
     const auto run = [&](std::int64_t rows) {
-      const Argument in[] = {View(x, DType::f32, {rows, 16}, device),
-                             View(w, DType::f32, {16}, device)};
+      std::vector<Argument> in(static_cast<std::size_t>(count) + 1,
+                               View(w, DType::f32, {16}, device));
+      in[0] = View(x, DType::f32, {rows, 16}, device);
       const View result(out, DType::f32, {rows, 16}, device);
       if (kernels == 0) kernels = p.explain(stream, in, {&result, 1}).kernels.size();
       p.run(stream, in, {&result, 1}, View(workspace, DType::u8, {16 * kFloats}, device));
