@@ -148,10 +148,10 @@ const GpuProgram kGpuPrograms[] = {
     {"packed products", "y = sum(sum(f32(w) * x, -1) * s, -2); silu(y) / (1 + sum(abs(y), 1))",
      [](std::int64_t length) -> std::vector<Array> {
        return {
-           {DType::u4, {96, 4, 64}}, {DType::bf16, {length, 1, 4, 64}}, {DType::f32, {96, 4, 1}}};
+           {DType::u4, {24, 4, 64}}, {DType::bf16, {length, 1, 4, 64}}, {DType::f32, {24, 4, 1}}};
      },
      [](std::int64_t length) -> std::vector<Array> {
-       return {{DType::f32, {length, 96, 1, 1}}};
+       return {{DType::f32, {length, 24, 1, 1}}};
      }},
     {"take", "y = softmax(take(x, i), -1); y - mean(y, 0)",
      [](std::int64_t length) -> std::vector<Array> {

@@ -64,15 +64,15 @@ bool keeps_order(const CallClass& known, std::span<const std::int64_t> sizes) {
 }
 
 void check_overlap_of(const CallClass& known, const Call& call) {
-  std::array<Plan::Extent, ClassKey::kMostOperands> extents;
-  std::size_t count = 0;
+  fusion::ScratchVector<Plan::Extent> extents;
+  extents.reserve(call.inputs.size() + call.outputs.size());
   for (std::size_t i = 0; i < call.inputs.size() + call.outputs.size(); ++i) {
     const bool output = i >= call.inputs.size();
     if (!output && call.inputs[i].is_scalar()) continue;
     const ByteExtent extent = extent_of(view_of(call, i));
-    extents[count++] = {static_cast<std::uint32_t>(i), extent.low, extent.high, output};
+    extents.push_back({static_cast<std::uint32_t>(i), extent.low, extent.high, output});
   }
-  check_overlap(known.names, std::span(extents).first(count), call);
+  check_overlap(known.names, std::span(extents.data(), extents.size()), call);
 }
 
 void launch(const CallClass& known, const CallClass::Kernel& mapping, const KernelLaunch& kernel,

@@ -391,7 +391,7 @@ TEST_P(ProgramClasses, OrdersInMemoryAreOfTheirOwn) {
     launch(stream);
     ASSERT_EQ(read(by_class, kElements), read(by_plan, kElements)) << turn;
   }
-  EXPECT_GT(without_plan, 8);
+  EXPECT_GE(without_plan, GetParam() == DeviceType::cpu ? 9 : 1);
 }
 
 // What joins the parts of keys is planned once for each way in which its operands are aligned.
