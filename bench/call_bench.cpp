@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "call/class_kernel.hpp"
 #include "jit/device/backend.hpp"
 #include "kiln/kiln.hpp"
 
@@ -175,7 +176,8 @@ const GpuProgram kGpuPrograms[] = {
 /// so is which burst is first: a driver has work to do after so many launches, which would
 /// otherwise fall into the same bursts for as long as a process lives. `call(length, is_new)` is
 /// called for the same lengths again and again, with plans and without; time is that of new
-/// lengths, `extra_ns` the difference of the medians, for each kernel.
+/// lengths, `extra_ns` the difference of the medians, for each kernel, `planned` how many launches
+/// no tape held for.
 constexpr std::int64_t kGpuLengths = 32;
 template <class Call>
 void compare_on_gpu(benchmark::State& state, kiln::jit::Backend& backend,
@@ -189,6 +191,7 @@ void compare_on_gpu(benchmark::State& state, kiln::jit::Backend& backend,
     std::ranges::nth_element(of, middle);
     return *middle;
   };
+  const std::uint64_t planned = kiln::planned_launches();
   for (auto _ : state) {
     const bool first = random() % 2 == 0;
     for (const bool is_new : {first, !first}) {
@@ -203,6 +206,7 @@ void compare_on_gpu(benchmark::State& state, kiln::jit::Backend& backend,
     state.SetIterationTime(bursts[1].back());
   }
   backend.synchronize(stream);
+  state.counters["planned"] = static_cast<double>(kiln::planned_launches() - planned);
   const double repeated = median(bursts[0]);
   state.counters["kernels"] = static_cast<double>(kernels);
   state.counters["repeated_ns"] = 1e9 * repeated;
