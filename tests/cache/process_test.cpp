@@ -196,13 +196,15 @@ TEST(Races, EvictionTakesNothingFromAReader) {
   Config config = config_for(temporary.path("kiln"));
   config.max_size = 40'000;  // a handful of the entries below
   constexpr int kKeys = 24, kRounds = 150;
-  std::atomic<int> wrong{0}, found{0};
+  constexpr unsigned kThreads = 6;
+  std::atomic<int> wrong{0}, found{0}, publishers{kThreads / 2};
   const auto work = [&](unsigned seed, bool publishes) {
     Config own = config;
     own.io = std::make_shared<FaultIo>();
     const auto cache = Cache::open(own);
     std::mt19937 random(seed);
-    for (int i = 0; i < kRounds; ++i) {
+    // Those that read go on while there is somebody who publishes.
+    for (int i = 0; i < kRounds || (!publishes && publishers != 0); ++i) {
       const std::uint64_t number = random() % kKeys;
       if (publishes) {
         cache->publish(sample_key(number), sample_entry(number, 4000));
@@ -211,9 +213,10 @@ TEST(Races, EvictionTakesNothingFromAReader) {
         wrong += entry->code != sample_entry(number, 4000).code;
       }
     }
+    if (publishes) --publishers;
   };
   std::vector<std::thread> threads;
-  for (unsigned i = 0; i < 6; ++i) threads.emplace_back(work, i, i % 2 == 0);
+  for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(work, i, i % 2 == 0);
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_GT(found, 0);

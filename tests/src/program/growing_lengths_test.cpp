@@ -98,8 +98,8 @@ const GrowingForm kGrowingForms[] = {
 std::string layers(int count) {
   std::string text = "x0 = x";
   for (int i = 0; i < count; ++i) {
-    text +=
-        fmt::format("; s{0} = softmax(x{0} * w{0}, -1); x{1} = s{0} / sum(s{0}, 0) + x{0}", i, i + 1);
+    text += fmt::format("; s{0} = softmax(x{0} * w{0}, -1); x{1} = s{0} / sum(s{0}, 0) + x{0}", i,
+                        i + 1);
   }
   return text + fmt::format("; x{}", count);
 }
