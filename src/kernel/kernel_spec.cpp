@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/iota.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "fusion/schedule/iota_operands.hpp"
@@ -254,7 +255,9 @@ void add_index_operands(KernelSpec& spec, std::size_t axes) {
         array_position(graph, first) + (indexed.output ? indexed.position : 0);
     fusion::Operand& operand = spec.operands[position];
     operand.index_operands = operands_behind(spec, indexed.place);
-    if (indexed.output && is_packed(operand.dtype) && operand.indexed.stride % 2 != 0) {
+    if (!indexed.output || !is_packed(operand.dtype)) continue;
+    fusion::trace_remainder(operand.indexed.stride, 2);
+    if (operand.indexed.stride % 2 != 0) {
       throw Error(
           Code::unsupported,
           fmt::format("{}: put: {} is stored where the elements of a place are whole bytes, "

@@ -61,7 +61,7 @@ std::size_t largest(std::span<const SizedOperand> operands, const Sizes& shape) 
   for (std::size_t i = 1; i < operands.size(); ++i) {
     const bool reads = !operands[i].output && !operands[i].iota;
     const Size own = reads ? bits_of(operands[i], shape) : 0;
-    if (SizeTrace::current() != nullptr) {  // where a program asks what can be read
+    if (SizeTrace::current() != nullptr) {  // else it would pin what a tape records
       trace_order(static_cast<std::int64_t>(own), static_cast<std::int64_t>(most));
     }
     if (own <= most) continue;

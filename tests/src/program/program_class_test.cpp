@@ -504,6 +504,32 @@ TEST_P(ProgramClasses, ErrorsAreThoseOfAFreshProgram) {
   }
 }
 
+// Places of packed elements have to be whole bytes.
+TEST_P(ProgramClasses, PlacesWithinAByteAreErrors) {
+  const Program known =
+      parse_program("p", "put(x, i, u4(softmax(f32(y), -1) * 9)), sum(f32(y), 1)");
+  const auto run = [&](std::int64_t size) {
+    const View x = view(by_class, {32, size}, DType::u4);
+    const Argument in[] = {x, View(places, DType::i32, {5}, device),
+                           view(inputs[0], {5, size}, DType::u4)};
+    const View out[] = {x, view(by_plan, {5, 1})};
+    known.run(stream, in, out, workspace(1 << 20));
+  };
+  for (std::int64_t size = 64; size < 96; size += 2) run(size);
+  const std::uint64_t before = plans();
+  for (std::int64_t size = 96; size < 128; size += 2) run(size);
+  EXPECT_LT(plans() - before, GetParam() == DeviceType::cpu ? 8U : 17U);
+  for (std::int64_t size = 65; size < 128; size += 2) {
+    try {
+      run(size);
+      FAIL() << "no error for " << size;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::unsupported);
+      EXPECT_NE(std::string(error.what()).find("whole bytes"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST_P(ProgramClasses, IndicesThatDoNotFitTheirDtypeAreErrors) {
   const Program program = parse_program("f", "f32(iota(0, u8)) * x");
   const auto run = [&](std::int64_t rows) {
