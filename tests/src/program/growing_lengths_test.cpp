@@ -160,7 +160,7 @@ TEST_P(GrowingLengths, OfManyKernelsPlanNextToNothing) {
   float* const w = zeros(64);
   float* const out = zeros(kFloats);
   float* const workspace = zeros(4 * kFloats);
-  for (const int count : {6, 15, 30, 100}) {
+  for (const int count : {6, 15, 30, 80}) {
     const Program p = parse_program("layers", layers(count));
     std::size_t kernels = 0;
     const auto run = [&](std::int64_t rows) {
