@@ -184,30 +184,19 @@ std::int64_t parts_of(std::int64_t chunks) {
 
 }  // namespace
 
-std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again, const SplitModel& model) {
-  std::int64_t rows = 1;
-  std::int64_t elements = 1;
-  const std::int64_t* kept = to.data();
-  for (const std::int64_t extent : from) {
-    elements *= extent;
-    rows *= *kept++;
-  }
-  if (rows == 0 || elements == 0) return 1;
-  // The innermost axis with more than one element, kept or not.
-  std::size_t inner = from.size() - 1;
-  while (inner > 0 && from[inner] == 1) --inner;
-  const bool columns = from[inner] == to[inner];
-  const std::int64_t side_by_side = columns ? std::min(from[inner], model.columns) : 1;
-  const std::int64_t blocks = (rows + side_by_side - 1) / side_by_side;
+std::int64_t splits_of(const SplitRows& rows, bool read_again, const SplitModel& model) {
+  if (rows.rows == 0 || rows.length == 0) return 1;
+  const bool columns = rows.columns != 0;
+  const std::int64_t side_by_side = columns ? std::min(rows.columns, model.columns) : 1;
+  const std::int64_t blocks = (rows.rows + side_by_side - 1) / side_by_side;
   const bool many = blocks >= (read_again ? model.few_read_again : model.few_blocks);
   if (many && model.forced == 0) return 1;
-  const std::int64_t length = elements / rows;
-  const std::int64_t chunks = (length - 1) / kTreeChunk + 1;
-  const std::int64_t wanted = columns ? length * side_by_side / model.least_length : chunks;
+  const std::int64_t chunks = (rows.length - 1) / kTreeChunk + 1;
+  const std::int64_t wanted = columns ? rows.length * side_by_side / model.least_length : chunks;
   // Parts of one chunk of a column have elements that are far apart: of few columns, pieces of
   // sectors.
   const bool whole_chunks = !columns || side_by_side < model.least_columns;
-  const std::int64_t in_tree = std::min({from[split_axis(from, to)] - 1, parts_of(chunks),
+  const std::int64_t in_tree = std::min({rows.longest_axis - 1, parts_of(chunks),
                                          whole_chunks ? next_power_of_two(chunks) : kMostParts});
   if (model.forced != 0) {
     const auto most = static_cast<std::uint64_t>(std::max<std::int64_t>(1, in_tree));
@@ -218,6 +207,20 @@ std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again, const 
   const std::uint64_t splits = std::min(std::bit_ceil(static_cast<std::uint64_t>(wanted)),
                                         std::bit_floor(static_cast<std::uint64_t>(most)));
   return static_cast<std::int64_t>(splits);
+}
+
+std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again, const SplitModel& model) {
+  SplitRows own;
+  std::int64_t elements = 1;
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    const bool kept = from[k] == to[k];
+    own.rows *= to[k];
+    elements *= from[k];
+    if (!kept) own.longest_axis = std::max(own.longest_axis, from[k]);
+    if (from[k] != 1) own.columns = kept ? from[k] : 0;
+  }
+  own.length = own.rows != 0 ? elements / own.rows : 0;
+  return splits_of(own, read_again, model);
 }
 
 SplitGraph split_reductions(const ShapedGraph& graph, const SplitModel& model) {

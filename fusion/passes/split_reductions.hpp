@@ -29,8 +29,18 @@ struct SplitModel {
                             ///< many as are worth it
 };
 
-/// How many splits rows of `from` have when they are reduced to `to`; 1: they are not split. A
-/// power of two, so that few ranges of lengths are planned alike.
+/// What decides how rows are split.
+struct SplitRows {
+  std::int64_t rows = 1;
+  std::int64_t length = 1;        ///< elements of a row
+  std::int64_t longest_axis = 1;  ///< that is reduced: elements along it
+  std::int64_t columns = 0;       ///< along the innermost axis; 0 where that is reduced
+};
+
+/// How many splits each row has; 1: they are not split. A power of two, so that few ranges of
+/// lengths are planned alike.
+std::int64_t splits_of(const SplitRows& rows, bool read_again, const SplitModel& model = {});
+/// Of rows of `from` that are reduced to `to`.
 std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again,
                        const SplitModel& model = {});
 

@@ -278,10 +278,7 @@ std::uint64_t ClassKey::number_of(std::int64_t size) {
   return sizes_count_++;
 }
 
-void ClassKey::push(std::uint64_t word) {
-  hash_ = mixed(hash_, word);
-  words_[size_++] = word;
-}
+void ClassKey::push(std::uint64_t word) { words_[size_++] = word; }
 
 std::size_t CallClass::bytes() const {
   std::size_t bytes =

@@ -34,7 +34,8 @@ class ClassKey {
   /// calls are planned one by one.
   bool has_class() const { return has_class_; }
   std::span<const std::uint64_t> words() const { return {words_.data(), size_}; }
-  std::uint64_t hash() const { return hash_; }
+  /// Computed at each call.
+  std::uint64_t hash() const { return hash_of_words(words()); }
   /// The sizes of axes, each once: 1, and then in the order of their first axes.
   std::span<const std::int64_t> sizes() const { return {sizes_.data(), sizes_count_}; }
   /// How many of them, from the first on, inputs have.
@@ -53,7 +54,6 @@ class ClassKey {
   std::size_t size_ = 0;
   std::size_t sizes_count_ = 1;
   std::size_t input_sizes_ = 1;
-  std::uint64_t hash_ = 0;
   bool has_class_ = true;
 };
 

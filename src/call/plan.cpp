@@ -157,7 +157,7 @@ Signature::Signature(const Call& call) {
     }
   }
   for (const View& output : call.outputs) push_view(output);
-  hash_ ^= hash_ >> 29;
+  hash_ = hash_of_words(words());
 }
 
 void Signature::push_view(const View& view) {
@@ -172,8 +172,6 @@ void Signature::push_view(const View& view) {
 }
 
 void Signature::push(std::uint64_t word) {
-  hash_ = (hash_ ^ word) * 0x9e3779b97f4a7c15u;
-  hash_ ^= hash_ >> 32;
   if (size_ < kInline) {
     inline_[size_++] = word;
     return;

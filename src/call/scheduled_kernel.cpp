@@ -108,16 +108,13 @@ bool is_sound(const Call& call) {
   });
 }
 
-void LaunchBlock::put_pointers(std::span<char* const> data, const auto& elements_to) {
+void LaunchBlock::point_at_parameters() {
   const std::vector<std::uint32_t>& offsets = kernel_.planned.parameters.offsets;
-  for (std::size_t p = 0; p < offsets.size(); ++p) {
-    arguments_[p] = bytes_.data() + offsets[p];
-    const fusion::Parameter& parameter = kernel_.parameters[p];
-    if (parameter.kind != fusion::Parameter::Kind::pointer) continue;
-    const std::int64_t elements = elements_to(p, parameter);
-    void* const first = data[parameter.index] + pointer_bytes(elements, parameter.dtype);
-    std::memcpy(arguments_[p], &first, sizeof first);
-  }
+  for (std::size_t p = 0; p < offsets.size(); ++p) arguments_[p] = bytes_.data() + offsets[p];
+}
+
+void LaunchBlock::put_pointer(std::uint32_t offset, const void* pointer) {
+  std::memcpy(bytes_.data() + offset, &pointer, sizeof pointer);
 }
 
 LaunchBlock::LaunchBlock(const ScheduledKernel& kernel, const fusion::Layout& layout,
@@ -125,32 +122,29 @@ LaunchBlock::LaunchBlock(const ScheduledKernel& kernel, const fusion::Layout& la
     : kernel_(kernel),
       work_items_(layout.threads()),
       block_(static_cast<std::uint32_t>(layout.block())) {
+  point_at_parameters();
+  const std::vector<std::uint32_t>& offsets = kernel.planned.parameters.offsets;
   std::memset(bytes_.data(), 0, kernel.planned.parameters.bytes.size());
-  fusion::pack_values(kernel.parameters, layout, kernel.planned.parameters.offsets, bytes_.data());
-  put_pointers(data, [&](std::size_t, const fusion::Parameter& parameter) {
-    return layout.offsets[parameter.index];
-  });
+  fusion::pack_values(kernel.parameters, layout, offsets, bytes_.data());
+  for (std::size_t p = 0; p < offsets.size(); ++p) {
+    const fusion::Parameter& parameter = kernel.parameters[p];
+    if (parameter.kind != fusion::Parameter::Kind::pointer) continue;
+    const std::int64_t elements = layout.offsets[parameter.index];
+    put_pointer(offsets[p], data[parameter.index] + pointer_bytes(elements, parameter.dtype));
+  }
 }
 
 LaunchBlock::LaunchBlock(const ScheduledKernel& kernel, const KernelTape& tape,
                          const std::int64_t* values, std::span<char* const> data)
     : kernel_(kernel), work_items_(tape.threads(values)), block_(tape.block(values)) {
+  point_at_parameters();
   std::ranges::copy(tape.bytes(), bytes_.data());
   for (const KernelTape::Value& value : tape.values()) {
-    const fusion::Parameter& parameter = kernel.parameters[value.parameter];
-    const std::int64_t number = values[value.place];
-    std::byte* const to = bytes_.data() + kernel.planned.parameters.offsets[value.parameter];
-    if (parameter.kind == fusion::Parameter::Kind::pointer) {
-      std::memcpy(to, &number, sizeof number);
-    } else {
-      fusion::pack_value(number, parameter.bytes, to);
-    }
+    fusion::pack_value(values[value.place], value.bytes, bytes_.data() + value.offset);
   }
-  put_pointers(data, [&](std::size_t p, const fusion::Parameter&) {
-    std::int64_t elements = 0;
-    std::memcpy(&elements, arguments_[p], sizeof elements);
-    return elements;
-  });
+  for (const KernelTape::Pointer& pointer : tape.pointers()) {
+    put_pointer(pointer.offset, data[pointer.operand] + pointer.bytes(values));
+  }
 }
 
 void LaunchBlock::launch(jit::Backend& backend, const KernelForm& form, const Stream& stream) {

@@ -71,7 +71,8 @@ class LaunchBlock {
   void launch(jit::Backend& backend, const KernelForm& form, const Stream& stream);
 
  private:
-  void put_pointers(std::span<char* const> data, const auto& elements_to);
+  void point_at_parameters();
+  void put_pointer(std::uint32_t offset, const void* pointer);
 
   const ScheduledKernel& kernel_;
   const std::uint64_t work_items_;

@@ -1,5 +1,7 @@
 #include "core/plan_table.hpp"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <bit>
 #include <iterator>
@@ -120,6 +122,10 @@ PlanTable::~PlanTable() {
   const std::lock_guard lock(all.mutex);
   std::erase(all.tables, this);
   for (const std::shared_ptr<CachedPlan>& plan : plans_) all.discount(*plan);
+}
+
+std::uint64_t hash_of_words(std::span<const std::uint64_t> words) {
+  return XXH3_64bits(words.data(), words.size_bytes());
 }
 
 const CachedPlan* PlanTable::find(std::span<const std::uint64_t> signature,

@@ -39,6 +39,9 @@ struct CachedPlan : std::enable_shared_from_this<CachedPlan> {
   bool is_dropped = false;
 };
 
+/// A hash of words that a plan is found by: XXH3-64 of their bytes.
+std::uint64_t hash_of_words(std::span<const std::uint64_t> words);
+
 class PlanTable {
  public:
   PlanTable();

@@ -82,18 +82,23 @@ std::optional<KernelTape> KernelTape::record(const TypedFunction& function, cons
   std::vector<std::uint16_t> places;
   std::optional<fusion::SizeTape> tape = recorder.finish(results, places);
   if (!tape) return std::nullopt;
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    if (places[p] != fusion::SizeTape::kFixed) {
-      made.values_.push_back({places[p], static_cast<std::uint16_t>(p)});
-    } else if (parameters[p].kind != fusion::Parameter::Kind::scalar) {
-      fusion::pack_value(static_cast<std::int64_t>(results[p]), parameters[p].bytes,
-                         made.bytes_.data() + block.offsets[p]);
-    }
-  }
   const auto number = [&](std::size_t i) {
     const bool fixed = places[i] == fusion::SizeTape::kFixed;
     return Number{places[i], fixed ? static_cast<std::int64_t>(results[i]) : 0};
   };
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const fusion::Parameter& parameter = parameters[p];
+    if (parameter.kind == fusion::Parameter::Kind::pointer) {
+      const auto operand = static_cast<std::uint32_t>(parameter.index);
+      made.pointers_.push_back({block.offsets[p], operand, bits(parameter.dtype), number(p)});
+    } else if (places[p] != fusion::SizeTape::kFixed) {
+      const auto bytes = static_cast<std::uint16_t>(parameter.bytes);
+      made.values_.push_back({places[p], bytes, block.offsets[p]});
+    } else if (parameter.kind != fusion::Parameter::Kind::scalar) {
+      fusion::pack_value(static_cast<std::int64_t>(results[p]), parameter.bytes,
+                         made.bytes_.data() + block.offsets[p]);
+    }
+  }
   made.threads_ = number(parameters.size());
   made.block_ = number(parameters.size() + 1);
   for (const std::uint32_t input : tape->inputs()) made.inputs_.push_back(inputs.numbers[input]);
@@ -103,7 +108,7 @@ std::optional<KernelTape> KernelTape::record(const TypedFunction& function, cons
 
 std::size_t KernelTape::size() const {
   return sizeof *this + tape_.bytes() + inputs_.size() * sizeof(CallNumber) +
-         values_.size() * sizeof(Value) + bytes_.size();
+         values_.size() * sizeof(Value) + pointers_.size() * sizeof(Pointer) + bytes_.size();
 }
 
 }  // namespace kiln

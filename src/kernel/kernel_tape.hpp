@@ -36,10 +36,30 @@ struct CallNumber {
 
 class KernelTape {
  public:
-  /// A value of a parameter; of a pointer, the elements from its operand's data.
+  /// A value of a parameter.
   struct Value {
-    std::uint16_t place;      ///< among the numbers of a run
-    std::uint16_t parameter;  ///< of the kernel
+    std::uint16_t place;   ///< among the numbers of a run
+    std::uint16_t bytes;   ///< that the parameter takes
+    std::uint32_t offset;  ///< of the parameter in the block of all of them
+  };
+  /// A number that differs from run to run, or does not.
+  struct Number {
+    std::int64_t of(const std::int64_t* values) const {
+      return place == fusion::SizeTape::kFixed ? fixed : values[place];
+    }
+    std::uint16_t place = fusion::SizeTape::kFixed;
+    std::int64_t fixed = 0;
+  };
+  /// A parameter that is a pointer.
+  struct Pointer {
+    /// From its operand's data.
+    std::int64_t bytes(const std::int64_t* values) const {
+      return elements.of(values) * element_bits >> 3;
+    }
+    std::uint32_t offset;   ///< of the parameter in the block
+    std::uint32_t operand;  ///< of the layout
+    std::int64_t element_bits;
+    Number elements;
   };
 
   /// Of a call with these numbers. `parameters`: of the kernel that has this layout's schedule,
@@ -56,9 +76,10 @@ class KernelTape {
   const fusion::SizeTape& tape() const { return tape_; }
   /// What a run takes, in this order.
   std::span<const CallNumber> inputs() const { return inputs_; }
-  /// Of parameters that differ from call to call.
+  /// Of parameters that differ from call to call, but for pointers.
   std::span<const Value> values() const { return values_; }
-  /// The parameters' bytes with all others in them; scalars are left zero.
+  std::span<const Pointer> pointers() const { return pointers_; }
+  /// The parameters' bytes with all others in them; scalars and pointers are left zero.
   std::span<const std::byte> bytes() const { return bytes_; }
   /// Layout::threads() and Layout::block(), where `values` are those of a run.
   std::uint64_t threads(const std::int64_t* values) const {
@@ -71,17 +92,10 @@ class KernelTape {
   std::size_t size() const;
 
  private:
-  struct Number {
-    std::int64_t of(const std::int64_t* values) const {
-      return place == fusion::SizeTape::kFixed ? fixed : values[place];
-    }
-    std::uint16_t place = fusion::SizeTape::kFixed;
-    std::int64_t fixed = 0;
-  };
-
   fusion::SizeTape tape_;
   std::vector<CallNumber> inputs_;
   std::vector<Value> values_;
+  std::vector<Pointer> pointers_;
   std::vector<std::byte> bytes_;
   Number threads_;
   Number block_;

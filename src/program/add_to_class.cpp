@@ -42,15 +42,15 @@ bool is_hopeless(const PlanTable& plans, ProgramClassKey& key, std::uint64_t cou
   return count > 1;
 }
 
-// The sizes of the first call of this class; nothing if this is it: most programs only ever see
-// one.
+// The sizes of the first call of this class, with 0 in place of those that have changed since;
+// nothing if this is it: most programs only ever see one.
 std::optional<std::vector<std::int64_t>> sizes_before(PlanTable& plans, ProgramClassKey& key,
                                                       const Device& device) {
   constexpr std::uint64_t kMark = ProgramClass::kMostForms;  // where no form is
   {
     const base::ReadSection reading;
     if (const CachedPlan* const mark = plans.find(key.words(kMark), key.hash(kMark))) {
-      return static_cast<const ProgramClass&>(*mark).first_sizes;
+      return static_cast<const ProgramClass&>(*mark).unchanged_sizes(key.sizes());
     }
   }
   auto mark = std::make_shared<ProgramClass>();

@@ -167,7 +167,8 @@ bool PlanSamples::plan(PlanSample& sample) const {
   return !sample.choice.is_smaller;
 }
 
-// Near the call's, so that most decisions stay; often multiples of the same power of two.
+// Near the call's, so that most decisions stay, and nearer the more have been tried; often
+// multiples of the same power of two.
 std::vector<std::int64_t> PlanSamples::other_sizes(const std::vector<bool>& pinned, int turn) {
   const auto own = key_.sizes().first(key_.axis_sizes());
   std::vector<std::int64_t> sizes(own.begin(), own.end());
@@ -175,7 +176,8 @@ std::vector<std::int64_t> PlanSamples::other_sizes(const std::vector<bool>& pinn
     if (pinned[i]) continue;
     const std::int64_t size = own[i];
     const std::int64_t unit = turn % 4 == 3 ? 1 : size & -size;
-    const std::int64_t most = std::max<std::int64_t>(2, size / unit);
+    const int halvings = turn % 2 == 0 ? 0 : 1 + turn / 4;
+    const std::int64_t most = std::max<std::int64_t>(2, size / unit >> halvings);
     const std::int64_t step = std::uniform_int_distribution<std::int64_t>(1, most)(random_);
     const std::int64_t less = std::max<std::int64_t>(1, step / 2) * unit;
     const bool down = turn % 4 == 2 && size - less >= 2;

@@ -98,14 +98,36 @@ bool holds(const ProgramClass::Condition& condition, std::span<const std::int64_
       return fusion::attention_splits(numbers[terms[0].second]) == condition.result;
     case Kind::splits: break;
   }
-  const std::size_t rank = terms.size() / 2;
-  Dims from(rank);
-  Dims to(rank);
-  for (std::size_t k = 0; k < rank; ++k) {
-    from[k] = numbers[terms[k].second];
-    to[k] = numbers[terms[rank + k].second];
+  fusion::SplitRows rows;
+  std::int64_t parts = 1;
+  for (std::size_t i = 0; i < condition.rows; ++i) {
+    (i < condition.kept ? rows.rows : parts) *= numbers[terms[i].second];
   }
-  return fusion::splits_of(from, to, condition.read_again) == condition.result;
+  for (std::size_t i = condition.rows; i < terms.size(); ++i) {
+    const std::int64_t extent = numbers[terms[i].second];
+    rows.length *= extent;
+    rows.longest_axis = std::max(rows.longest_axis, extent);
+  }
+  rows.rows *= parts;
+  rows.length /= parts;
+  if (condition.has_columns) rows.columns = numbers[terms[0].second];
+  return fusion::splits_of(rows, condition.read_again) == condition.result;
+}
+
+// False where one is too large. Without a branch for each, whose way nobody would know by the next
+// call: a driver's code comes between.
+bool evaluate_products(std::span<const ProgramClass::Product> products,
+                       std::span<const std::int64_t> variables, std::span<std::int64_t> numbers) {
+  bool is_too_large = false;
+  for (const ProgramClass::Product& product : products) {
+    std::int64_t value = product.factor;
+    for (const std::uint8_t size : product.sizes) {
+      is_too_large |= __builtin_mul_overflow(value, variables[size], &value);
+    }
+    numbers[product.number] = value;
+    is_too_large |= SizeFormula::is_too_large(value);
+  }
+  return !is_too_large;
 }
 
 // Of places in a workspace, for one call.
@@ -177,7 +199,6 @@ ProgramClassKey::ProgramClassKey(const Call& call) : key_(call), has_class_(key_
     has_class_ = false;
     return;
   }
-  hash_ = key_.hash();
   for (const std::uint64_t word : key_.words()) words_[count_++] = word;
   const std::span<const std::int64_t> sizes = key_.sizes().first(key_.input_sizes()).subspan(1);
   if (sizes.size() > kMostSizes) {
@@ -190,6 +211,7 @@ ProgramClassKey::ProgramClassKey(const Call& call) : key_(call), has_class_(key_
     if (!input.is_scalar()) push_strides(input.view());
   }
   for (const View& output : call.outputs) push_strides(output);
+  hash_ = hash_of_words({words_.data(), count_});
 }
 
 void ProgramClassKey::push_strides(const View& view) {
@@ -215,7 +237,6 @@ void ProgramClassKey::push_strides(const View& view) {
     }
   }
   words_[count_++] = code;
-  hash_ = mixed(hash_, code);
 }
 
 std::span<const std::uint64_t> ProgramClassKey::words(std::uint64_t form) {
@@ -265,7 +286,7 @@ CallNames ProgramClass::Step::names() const {
 
 std::size_t ProgramClass::bytes() const {
   std::size_t bytes = sizeof *this + 8 * signature.size() + target.size() + 8 * constants.size() +
-                      formulas.size() * sizeof formulas[0] +
+                      products.size() * sizeof(Product) + formulas.size() * sizeof formulas[0] +
                       2 * (output_sizes.size() + extents.size() + 2 * different.size()) +
                       updates.size() * sizeof updates[0] +
                       (places.size() + unfused.size()) * sizeof(Place) +
@@ -283,6 +304,20 @@ std::size_t ProgramClass::bytes() const {
   return bytes;
 }
 
+std::vector<std::int64_t> ProgramClass::unchanged_sizes(std::span<const std::int64_t> now) const {
+  static_assert(ProgramClassKey::kMostSizes <= 32);
+  std::uint32_t changed = 0;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (now[i] != first_sizes[i]) changed |= std::uint32_t{1} << i;
+  }
+  changed |= changed_sizes.fetch_or(changed, std::memory_order_relaxed);
+  std::vector<std::int64_t> sizes = first_sizes;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if ((changed >> i & 1) != 0) sizes[i] = 0;
+  }
+  return sizes;
+}
+
 bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbers& at) {
   if (form.is_empty) return false;
   const std::span<const std::int64_t> sizes = key.sizes();
@@ -290,7 +325,7 @@ bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbe
   for (const auto& [position, size] : form.pinned) {
     if (sizes[position] != size) return false;
   }
-  std::array<std::int64_t, ProgramClassKey::kMostSizes + ProgramClass::kMostSums> variables;
+  std::array<std::int64_t, ProgramClass::kOne + 1> variables;
   std::size_t count = 0;
   at.size_kind = size_kind_of(sizes);
   for (std::size_t i = 0; i < key.axis_sizes(); ++i) variables[count++] = sizes[i];
@@ -298,8 +333,10 @@ bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbe
     if (!sum.evaluate(sizes, variables[count++])) return false;
   }
   for (std::size_t i = key.axis_sizes(); i < sizes.size(); ++i) variables[count++] = sizes[i];
+  variables[ProgramClass::kOne] = 1;
   const std::span<const std::int64_t> known = std::span(variables).first(count);
   std::ranges::copy(form.constants, at.numbers.begin());
+  if (!evaluate_products(form.products, variables, at.numbers)) return false;
   for (const auto& [number, formula] : form.formulas) {
     if (!formula.evaluate(known, at.numbers[number])) return false;
   }

@@ -75,7 +75,14 @@ struct ProgramClass final : CachedPlan {
   static constexpr std::size_t kMostSteps = 256;
   static constexpr std::uint64_t kMostForms = 16;
   static constexpr std::size_t kMostSums = 6;
+  static constexpr std::size_t kOne = ProgramClassKey::kMostSizes + kMostSums;
 
+  /// The most common formula: a factor and four sizes, of which any may be 1 (kOne).
+  struct Product {
+    std::int64_t factor = 0;
+    Number number = 0;
+    std::array<std::uint8_t, 4> sizes{};
+  };
   /// What was decided when the form was planned.
   struct Condition {
     fusion::SizeFact::Kind kind = fusion::SizeFact::Kind::sign;
@@ -83,6 +90,11 @@ struct ProgramClass final : CachedPlan {
     bool is_exact = true;  ///< sign: terms are numbers as they are, not estimates of bytes and time
     std::int64_t result = 0;
     std::vector<std::pair<double, Number>> terms;
+    // Of splits, whose terms are the axes that are kept, then what axes are reduced to where that
+    // is not 1, and then those axes:
+    std::uint8_t kept = 0;     ///< how many the first ones are
+    std::uint8_t rows = 0;     ///< and with the second ones
+    bool has_columns = false;  ///< the innermost axis is kept, and the first term
   };
   struct Place {
     Number bytes;
@@ -113,6 +125,8 @@ struct ProgramClass final : CachedPlan {
   std::size_t bytes() const override;
   std::size_t plans() const override { return 0; }
   std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const override { return {}; }
+  /// first_sizes, with 0 in place of those that another call had or has now changed.
+  std::vector<std::int64_t> unchanged_sizes(std::span<const std::int64_t> now) const;
 
   std::uint64_t id = 0;   ///< of no other form
   bool is_empty = false;  ///< calls that are planned one by one
@@ -122,11 +136,14 @@ struct ProgramClass final : CachedPlan {
   std::vector<SizeFormula> sums;        ///< of sizes of axes: extents of which others are products
   std::vector<std::int64_t> constants;  ///< the numbers that no size changes, 0 for the others: ...
   /// ... functions of the sizes of axes, those sums, and then the strides.
-  std::vector<std::pair<Number, SizeFormula>> formulas;
+  std::vector<Product> products;
+  std::vector<std::pair<Number, SizeFormula>> formulas;      ///< the others
   std::vector<std::pair<std::size_t, std::int64_t>> pinned;  ///< sizes that have to be these
-  std::vector<std::int64_t> first_sizes;  ///< where a class has no form yet: of the first call
-  std::vector<Number> output_sizes;       ///< what ProgramClassKey::output_sizes() have to be
-  std::vector<Number> extents;            ///< all greater than 0
+  /// Where a class has no form: of the first call, and which of them others had changed.
+  std::vector<std::int64_t> first_sizes;
+  mutable std::atomic<std::uint32_t> changed_sizes = 0;
+  std::vector<Number> output_sizes;  ///< what ProgramClassKey::output_sizes() have to be
+  std::vector<Number> extents;       ///< all greater than 0
   std::vector<std::pair<Number, Number>> different;
   std::vector<Condition> conditions;
   /// Outputs that are updated in place, and the inputs that they are.

@@ -99,10 +99,19 @@ class FormMaker {
       const bool evaluated =
           !formulas[i].is_constant() || formulas[i].evaluate({}, form_.constants[i]);
       if (!evaluated) throw NoFormula();
-      if (!formulas[i].is_constant()) {
+      if (formulas[i].is_constant()) continue;
+      if (formulas[i].is_product()) {
+        form_.products.push_back(product(static_cast<Number>(i), formulas[i].terms[0]));
+      } else {
         form_.formulas.emplace_back(static_cast<Number>(i), formulas[i]);
       }
     }
+  }
+
+  static ProgramClass::Product product(Number number, const SizeFormula::Product& own) {
+    ProgramClass::Product product{own.factor, number, own.sizes};
+    std::fill(product.sizes.begin() + own.count, product.sizes.end(), ProgramClass::kOne);
+    return product;
   }
 
   // -- Steps
@@ -327,14 +336,47 @@ class FormMaker {
     const bool constant = std::ranges::all_of(
         condition.terms, [&](const auto& term) { return formula(term.second).is_constant(); });
     if (constant) return;
-    if (fact.kind == SizeFact::Kind::sign) {
-      add_sign(std::move(condition));
-    } else if (known_
-                   .emplace(static_cast<int>(fact.kind) * 2 + (fact.read_again ? 1 : 0),
-                            key_of(condition.terms))
-                   .second) {
-      form_.conditions.push_back(std::move(condition));
+    if (fact.kind == SizeFact::Kind::sign) return add_sign(std::move(condition));
+    if (fact.kind == SizeFact::Kind::splits) sort_axes(condition);
+    std::vector<double> key = key_of(condition.terms);
+    for (const int own : {int{condition.kept}, int{condition.rows}, int{condition.has_columns}}) {
+      key.push_back(own);
     }
+    const int kind = static_cast<int>(fact.kind) * 2 + (fact.read_again ? 1 : 0);
+    if (known_.emplace(kind, std::move(key)).second)
+      form_.conditions.push_back(std::move(condition));
+  }
+
+  // The extents of a shape, and then those that it is reduced to, become what Condition has. Which
+  // of them are equal, or 1, no size changes (add_extents()).
+  void sort_axes(ProgramClass::Condition& condition) const {
+    const std::size_t rank = condition.terms.size() / 2;
+    std::vector<Number> kept;
+    std::vector<Number> parts;
+    std::vector<Number> reduced;
+    for (std::size_t k = 0; k < rank; ++k) {
+      const Number extent = condition.terms[k].second;
+      const Number to = condition.terms[rank + k].second;
+      if (is_one(extent)) continue;
+      condition.has_columns = extent == to;
+      (condition.has_columns ? kept : reduced).push_back(extent);
+      if (extent != to && !is_one(to)) parts.push_back(to);
+    }
+    if (condition.has_columns) std::ranges::rotate(kept, kept.end() - 1);
+    std::ranges::sort(kept.begin() + (condition.has_columns ? 1 : 0), kept.end());
+    std::ranges::sort(parts);
+    std::ranges::sort(reduced);
+    condition.kept = static_cast<std::uint8_t>(kept.size());
+    condition.rows = static_cast<std::uint8_t>(kept.size() + parts.size());
+    condition.terms.clear();
+    for (const std::vector<Number>* axes : {&kept, &parts, &reduced}) {
+      for (const Number extent : *axes) condition.terms.emplace_back(1, extent);
+    }
+  }
+
+  bool is_one(Number position) const {
+    const SizeFormula& own = formula(position);
+    return own.is_constant() && own.terms[0].factor == own.divisor;
   }
 
   void add_sign(ProgramClass::Condition condition) {
@@ -390,18 +432,19 @@ class FormMaker {
   std::set<std::pair<int, std::vector<double>>> known_;  // conditions
 };
 
-// Which sizes of axes stay as they are in the calls of a form, in the order in which that is tried:
-// a program may name sizes, as in x[:, 64:128], or want one size to be twice another. Those that an
-// earlier call had too are the first that may have to.
+// Which sizes of axes stay as they are in the calls of a form, in the order in which that is tried.
+// First those that have not changed so far: what does not change costs a call nothing. A program
+// may also name sizes, as in x[:, 64:128], or want one size to be twice another.
 std::vector<std::vector<bool>> pins_of(std::span<const std::int64_t> own,
                                        std::span<const std::int64_t> earlier) {
   const std::size_t sizes = own.size();
-  std::vector<std::vector<bool>> pins{std::vector<bool>(sizes, false)};
+  std::vector<std::vector<bool>> pins;
   if (earlier.size() >= sizes) {
     std::vector<bool> kept;
     for (std::size_t i = 0; i < sizes; ++i) kept.push_back(own[i] == earlier[i]);
     if (std::ranges::count(kept, false) != 0) pins.push_back(std::move(kept));
   }
+  pins.emplace_back(sizes, false);
   for (std::size_t i = 0; i < sizes && sizes > 1; ++i) {
     pins.emplace_back(sizes, false)[i] = true;
   }

@@ -83,7 +83,8 @@ bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbe
 const ProgramClass* find_form(const PlanTable& plans, ProgramClassKey& key, ProgramNumbers& at,
                               std::uint64_t& count);
 /// The form of a call that has this plan; an empty one where its numbers are no functions of sizes.
-/// `earlier`: the sizes of another call of its class, if they are known.
+/// `earlier`: the sizes that all calls of its class have had, 0 where those differ; nothing if that
+/// is not known.
 std::shared_ptr<ProgramClass> make_form(const Definition& definition, const Call& call,
                                         const ProgramClassKey& key, const ProgramPlan& plan,
                                         std::span<const std::int64_t> earlier = {});

@@ -49,6 +49,7 @@ void add_tape_of_step(PlanTable& plans, const ProgramClass& form, std::size_t st
                       const std::shared_ptr<const ScheduledKernel>& kernel) {
   const ProgramClass::Step& own = form.steps[step];
   std::vector<bool> differs(ProgramClass::kMostNumbers, false);
+  for (const ProgramClass::Product& product : form.products) differs[product.number] = true;
   for (const auto& [number, formula] : form.formulas) differs[number] = true;
   const auto varies = [&](const CallNumber& number) {
     const NumberSource source = source_in_form(own, number);

@@ -10,17 +10,13 @@ namespace {
 
 __extension__ using Wide = __int128;
 
-constexpr std::int64_t kMost = std::int64_t{1} << 50;
-
-inline bool is_too_large(std::int64_t value) { return value > kMost || value < -kMost; }
-
 inline bool evaluate_product(const SizeFormula::Product& product,
                              std::span<const std::int64_t> sizes, std::int64_t& value) {
   value = product.factor;
   for (std::size_t i = 0; i < product.count; ++i) {
     if (__builtin_mul_overflow(value, sizes[product.sizes[i]], &value)) return false;
   }
-  return !is_too_large(value);
+  return !SizeFormula::is_too_large(value);
 }
 
 SizeFormula::Product with_size(SizeFormula::Product product, std::size_t size) {
@@ -81,7 +77,7 @@ void FormulaFinder::add_monomial(const SizeFormula::Product& product) {
 std::optional<std::uint16_t> FormulaFinder::find(const std::vector<std::int64_t>& values) {
   if (const auto known = known_.find(values); known != known_.end()) return known->second;
   for (const std::int64_t value : values) {
-    if (is_too_large(value)) return std::nullopt;
+    if (SizeFormula::is_too_large(value)) return std::nullopt;
   }
   std::optional<SizeFormula> formula = find_product(values);
   if (!formula) formula = find_sum(values);

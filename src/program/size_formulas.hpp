@@ -25,6 +25,11 @@ struct SizeFormula {
   /// False where that is no whole number or beyond 2^50.
   bool evaluate(std::span<const std::int64_t> sizes, std::int64_t& value) const;
   bool is_constant() const { return terms[0].count == 0 && terms[1].factor == 0; }
+  /// A factor and sizes alone.
+  bool is_product() const { return terms[1].factor == 0 && divisor == 1; }
+  static bool is_too_large(std::int64_t value) { return value > kMost || value < -kMost; }
+
+  static constexpr std::int64_t kMost = std::int64_t{1} << 50;
 };
 
 /// Finds the formulas of numbers that several plans have.

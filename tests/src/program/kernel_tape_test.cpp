@@ -227,11 +227,25 @@ std::vector<std::byte> parameter_of(const Recorded& own, const std::int64_t* val
   const std::byte* const fixed = own.tape.bytes().data() + own.block.offsets[parameter];
   std::vector<std::byte> made(fixed, fixed + bytes);
   for (const KernelTape::Value& value : own.tape.values()) {
-    if (value.parameter == parameter) {
+    if (value.offset == own.block.offsets[parameter]) {
+      EXPECT_EQ(value.bytes, bytes);
       fusion::pack_value(values[value.place], bytes, made.data());
     }
   }
   return made;
+}
+
+// How many bytes from its operand's data a launch by the tape has a pointer.
+std::int64_t pointer_bytes_of(const Recorded& own, const std::int64_t* values,
+                              std::size_t parameter) {
+  const auto found = std::ranges::find(own.tape.pointers(), own.block.offsets[parameter],
+                                       &KernelTape::Pointer::offset);
+  if (found == own.tape.pointers().end()) {
+    ADD_FAILURE() << "no pointer for parameter " << parameter;
+    return 0;
+  }
+  EXPECT_EQ(found->operand, own.parameters[parameter].index);
+  return found->bytes(values);
 }
 
 // Whether the tape holds for a call; then it is what a plan for that call is.
@@ -254,12 +268,13 @@ bool holds(const Recorded& own, const KernelSpec& made_for, const KernelSpec& ca
   const fusion::ParameterBlock planned = fusion::pack_parameters(kernel, layout);
   for (std::size_t p = 0; p < own.parameters.size(); ++p) {
     const fusion::Parameter& parameter = own.parameters[p];
-    const std::vector<std::byte> made = parameter_of(own, values.data(), p);
     if (parameter.kind == fusion::Parameter::Kind::pointer) {
-      std::int64_t elements = 0;
-      std::memcpy(&elements, made.data(), sizeof elements);
-      EXPECT_EQ(elements, layout.offsets[parameter.index]);
-    } else if (fusion::has_value(parameter)) {
+      EXPECT_EQ(pointer_bytes_of(own, values.data(), p),
+                pointer_bytes(layout.offsets[parameter.index], parameter.dtype));
+      continue;
+    }
+    const std::vector<std::byte> made = parameter_of(own, values.data(), p);
+    if (fusion::has_value(parameter)) {
       EXPECT_EQ(std::memcmp(made.data(), planned.bytes.data() + planned.offsets[p], made.size()), 0)
           << "parameter " << p << " of kind " << static_cast<int>(parameter.kind);
     }
