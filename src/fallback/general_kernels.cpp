@@ -148,7 +148,7 @@ KernelCase place_case(const fusion::OpInfo& op, DType dtype) {
   return {
       along_code(op.op), std::string(op.name),
       fmt::format("{0}        {1} all = {2}::identity<{1}>();\n"
-                  "        for (; at < end; ++at) {{\n"
+                  "        KILN_ROLLED for (; at < end; ++at) {{\n"
                   "          const i64 place = places ? ((const i64*)places)[row * length + at] : "
                   "i64(at);\n"
                   "          all = {2}::combine(all, {1}{{{3}, place}});\n        }}\n"
@@ -168,7 +168,8 @@ KernelCase reduce_case(const fusion::OpInfo& op, DType dtype, bool running) {
         type, storage_type(dtype));
   }
   text += fmt::format(
-      "        for (; at < end; ++at) {{\n          all = {1}({2}::combine(all, {0}));\n",
+      "        KILN_ROLLED for (; at < end; ++at) {{\n          all = {1}({2}::combine(all, "
+      "{0}));\n",
       element(dtype), type, op.combiner);
   const std::string store =
       fmt::format("(({0}*)result)[{{}}] = to<{0}>(all);\n", storage_type(dtype));
@@ -185,49 +186,49 @@ KernelCase tree_case(const fusion::OpInfo& op, DType dtype) {
   const std::string_view type = compute_type(dtype);
   const std::string element =
       fmt::format("to<{}>(((const {}*)from)[first + at * apart])", type, storage_type(dtype));
-  return {
-      along_code(op.op, true), fmt::format("a stage of {}", op.name),
-      fmt::format("        const u64 slot = item % parts;\n"
-                  "        const u64 chunk = item / parts % chunks;\n"
-                  "        const u64 row = item / parts / chunks;\n"
-                  "        u64 first = row * length * chunks + chunk;\n"
-                  "        u64 own = length;\n"
-                  "        u64 residues = part;\n"
-                  "        if (apart == 1) {{\n"
-                  "          const u64 before = chunk * {4};\n"
-                  "          const u64 count = places ? u64(((const i64*)places)[row]) : length;\n"
-                  "          first = row * length + before;\n"
-                  "          own = count > before ? count - before : 0;\n"
-                  "          own = own < {4} ? own : {4};\n"
-                  "          if (chunks > 1 || places) {{\n"
-                  "            while (residues > {5} && own <= 2 * residues) residues /= 2;\n"
-                  "          }}\n"
-                  "        }}\n"
-                  "        {0} all{{}};\n"
-                  "        for (u64 a = 0; a < 2; a += 1) {{\n"
-                  "          {0} halves{{}};\n"
-                  "          for (u64 b = 0; b < 4; b += 2) {{\n"
-                  "            {0} quarters{{}};\n"
-                  "            for (u64 c = 0; c < 8; c += 4) {{\n"
-                  "              {0} eighths{{}};\n"
-                  "              for (u64 d = 0; d < 16; d += 8) {{\n"
-                  "                const u64 residue = slot + (a + b + c + d) * parts;\n"
-                  "                const u64 end = residue < residues ? own : 0;\n"
-                  "                {0} one = {1}::identity<{0}>();\n"
-                  "                for (u64 at = residue; at < end; at += residues) {{\n"
-                  "                  one = {1}::combine(one, {2});\n"
-                  "                }}\n"
-                  "                eighths = d == 0 ? one : {1}::combine(eighths, one);\n"
-                  "              }}\n"
-                  "              quarters = c == 0 ? eighths : {1}::combine(quarters, eighths);\n"
-                  "            }}\n"
-                  "            halves = b == 0 ? quarters : {1}::combine(halves, quarters);\n"
-                  "          }}\n"
-                  "          all = a == 0 ? halves : {1}::combine(all, halves);\n"
-                  "        }}\n"
-                  "        (({3}*)result)[(row * parts + slot) * chunks + chunk] = to<{3}>(all);\n",
-                  type, op.combiner, element, storage_type(dtype), fusion::kTreeChunk,
-                  fusion::kLeastResidues)};
+  return {along_code(op.op, true), fmt::format("a stage of {}", op.name),
+          fmt::format(
+              "        const u64 slot = item % parts;\n"
+              "        const u64 chunk = item / parts % chunks;\n"
+              "        const u64 row = item / parts / chunks;\n"
+              "        u64 first = row * length * chunks + chunk;\n"
+              "        u64 own = length;\n"
+              "        u64 residues = part;\n"
+              "        if (apart == 1) {{\n"
+              "          const u64 before = chunk * {4};\n"
+              "          const u64 count = places ? u64(((const i64*)places)[row]) : length;\n"
+              "          first = row * length + before;\n"
+              "          own = count > before ? count - before : 0;\n"
+              "          own = own < {4} ? own : {4};\n"
+              "          if (chunks > 1 || places) {{\n"
+              "            while (residues > {5} && own <= 2 * residues) residues /= 2;\n"
+              "          }}\n"
+              "        }}\n"
+              "        {0} all{{}};\n"
+              "        KILN_ROLLED for (u64 a = 0; a < 2; a += 1) {{\n"
+              "          {0} halves{{}};\n"
+              "          KILN_ROLLED for (u64 b = 0; b < 4; b += 2) {{\n"
+              "            {0} quarters{{}};\n"
+              "            KILN_ROLLED for (u64 c = 0; c < 8; c += 4) {{\n"
+              "              {0} eighths{{}};\n"
+              "              KILN_ROLLED for (u64 d = 0; d < 16; d += 8) {{\n"
+              "                const u64 residue = slot + (a + b + c + d) * parts;\n"
+              "                const u64 end = residue < residues ? own : 0;\n"
+              "                {0} one = {1}::identity<{0}>();\n"
+              "                KILN_ROLLED for (u64 at = residue; at < end; at += residues) {{\n"
+              "                  one = {1}::combine(one, {2});\n"
+              "                }}\n"
+              "                eighths = d == 0 ? one : {1}::combine(eighths, one);\n"
+              "              }}\n"
+              "              quarters = c == 0 ? eighths : {1}::combine(quarters, eighths);\n"
+              "            }}\n"
+              "            halves = b == 0 ? quarters : {1}::combine(halves, quarters);\n"
+              "          }}\n"
+              "          all = a == 0 ? halves : {1}::combine(all, halves);\n"
+              "        }}\n"
+              "        (({3}*)result)[(row * parts + slot) * chunks + chunk] = to<{3}>(all);\n",
+              type, op.combiner, element, storage_type(dtype), fusion::kTreeChunk,
+              fusion::kLeastResidues)};
 }
 
 std::string along_text(DType dtype) {
@@ -239,8 +240,12 @@ std::string along_text(DType dtype) {
                         : reduce_case(op, dtype, fusion::is_scan(op.op)));
     if (host::follows_tree(op.op, dtype)) cases.push_back(tree_case(op, dtype));
   }
+  // Unrolled, loops are most of the code; what these kernels cost is that they are loaded.
+  constexpr std::string_view kRolled =
+      "#if KILN_HOST\n#define KILN_ROLLED\n#else\n"
+      "#define KILN_ROLLED _Pragma(\"unroll 1\")\n#endif\n\n";
   return kernel_text(fmt::format("Reductions and running results of {}", name(dtype)),
-                     GeneralKernel::Kind::along, cases);
+                     GeneralKernel::Kind::along, cases, kRolled);
 }
 
 std::string text_of(const GeneralKernel& kernel) {

@@ -89,32 +89,26 @@ std::string strided_place_function() {
 }
 
 // Where the item's element is.
-const std::string& strided_place() {
-  static const auto* const text = [] {
-    std::string call = "        i64 at = strided_place(first + item, rank, outer";
-    for (std::size_t k = 0; k + 1 < kMostMovedAxes; ++k) {
-      call += fmt::format(", size{0}, stride{0}", k);
-    }
-    return new std::string(call + ");\n");
-  }();
-  return *text;
+std::string strided_place() {
+  std::string call = "    i64 at = strided_place(first + item, rank, outer";
+  for (std::size_t k = 0; k + 1 < kMostMovedAxes; ++k) {
+    call += fmt::format(", size{0}, stride{0}", k);
+  }
+  return call + ");\n";
 }
 
 // Where it is if data says a place along another axis: `there` if that is one.
-std::string data_place() {
+std::string data_place(bool at_places) {
+  if (!at_places) return "";
   return "        const i64 place = ((const i64*)places)[item];\n"
          "        const bool there = is_place(place, place_count);\n"
          "        at += place_offset(there, place, place_stride);\n";
 }
 
-std::string moved_place(bool at_places) {
-  return strided_place() + (at_places ? data_place() : "");
-}
-
 // Elements of four bits are `bits` more, 0 or 1, from the array's address. Two items may write to
 // one byte, so each changes its half by itself.
 std::string load_nibble(bool at_places) {
-  return moved_place(at_places) +
+  return data_place(at_places) +
          fmt::format(
              "        at += i64(bits);\n"
              "        const u8 pair = {}((const u8*)array)[at >> 1]{};\n"
@@ -123,7 +117,7 @@ std::string load_nibble(bool at_places) {
 }
 std::string store_nibble(bool at_places) {
   const std::string when = at_places ? "if (there) " : "";
-  return moved_place(at_places) +
+  return data_place(at_places) +
          "        at += i64(bits);\n"
          "        const u64 byte = u64(array) + u64(at >> 1);\n"
          "        u32* const word = (u32*)(byte & ~u64(3));\n"
@@ -150,16 +144,16 @@ std::string store_nibble(bool at_places) {
 std::string load_element(std::string_view type, bool at_places) {
   if (type == "nibble") return load_nibble(at_places);
   const std::string element = fmt::format("((const {}*)array)[at]", type);
-  return moved_place(at_places) +
+  return data_place(at_places) +
          fmt::format("        (({0}*)value)[item] = {1};\n", type,
                      at_places ? fmt::format("there ? {} : {}{{}}", element, type) : element);
 }
 std::string store_element(std::string_view type, bool at_places) {
   if (type == "nibble") return store_nibble(at_places);
-  return moved_place(at_places) + fmt::format(
-                                      "        {1}(({0}*)array)[at] = ((const "
-                                      "{0}*)value)[item];\n",
-                                      type, at_places ? "if (there) " : "");
+  return data_place(at_places) + fmt::format(
+                                     "        {1}(({0}*)array)[at] = ((const "
+                                     "{0}*)value)[item];\n",
+                                     type, at_places ? "if (there) " : "");
 }
 
 std::string filled(std::string_view type) {
@@ -173,7 +167,8 @@ std::string filled(std::string_view type) {
 }  // namespace
 
 std::string kernel_text(std::string_view comment, GeneralKernel::Kind kind,
-                        std::span<const KernelCase> cases, std::string_view functions) {
+                        std::span<const KernelCase> cases, std::string_view functions,
+                        std::string_view item) {
   const Parameters parameters = parameters_of(kind);
   std::string list;
   std::string values;
@@ -184,14 +179,15 @@ std::string kernel_text(std::string_view comment, GeneralKernel::Kind kind,
   }
   std::string text = fmt::format("// {}\nnamespace kiln {{\n\n{}KILN_KERNEL(256, {}, {}) {{\n",
                                  comment, functions, fusion::kEntryMarker, list);
+  constexpr std::string_view kLoop = "KILN_FOR_EACH_WORK_ITEM(u64, 256, item, count) {";
+  if (!item.empty()) text += fmt::format("  {}\n{}", kLoop, item);
   text += "  switch (what) {\n";
   for (const KernelCase& one : cases) {
-    text += fmt::format(
-        "    case {}: {{  // {}\n"
-        "      KILN_FOR_EACH_WORK_ITEM(u64, 256, item, count) {{\n{}      }}\n"
-        "      break;\n    }}\n",
-        one.code, one.comment, one.body);
+    text += fmt::format("    case {}: {{  // {}\n", one.code, one.comment);
+    text += item.empty() ? fmt::format("      {}\n{}      }}\n", kLoop, one.body) : one.body;
+    text += "      break;\n    }\n";
   }
+  if (!item.empty()) text += "  }\n";
   text += fmt::format(
       "  }}\n}}\n\n}}  // namespace kiln\n\n#if KILN_HOST\n"
       "extern \"C\" void {0}(void* const* arguments, kiln::u64 begin, kiln::u64 end) {{\n"
@@ -230,9 +226,9 @@ std::string move_text() {
     if (type != "nibble") add(GeneralMove::fill, "fill", filled(type));
   }
   cases.push_back({move_code(GeneralMove::index, DType::i64), "index",
-                   strided_place() + "        ((i64*)value)[item] = at + i64(bits);\n"});
+                   "        ((i64*)value)[item] = at + i64(bits);\n"});
   return kernel_text("Elements of arrays with any strides to and from C order",
-                     GeneralKernel::Kind::move, cases, strided_place_function());
+                     GeneralKernel::Kind::move, cases, strided_place_function(), strided_place());
 }
 
 std::uint32_t move_code(GeneralMove what, DType dtype) {

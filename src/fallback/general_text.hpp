@@ -19,9 +19,11 @@ struct KernelCase {
   std::string body;
 };
 
-/// A kernel of those cases, under fusion::kEntryMarker, behind functions that they call.
+/// A kernel of those cases, under fusion::kEntryMarker, behind functions that they call. What all
+/// cases do first with each item stands in `item`, so that code of it is there once.
 std::string kernel_text(std::string_view comment, GeneralKernel::Kind kind,
-                        std::span<const KernelCase> cases, std::string_view functions = {});
+                        std::span<const KernelCase> cases, std::string_view functions = {},
+                        std::string_view item = {});
 
 /// The item's element of a value, in its storage type, and the statement that stores one. Elements
 /// of four bits have a byte each between general kernels.
