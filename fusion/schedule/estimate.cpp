@@ -123,32 +123,42 @@ class HostOperations {
   std::vector<bool> kept_;  // by an earlier pass
 };
 
-// What the passes of a GPU's kernel that keeps nothing on chip do: each reads what it needs, and
-// computes it again. Of other kernels each operand is read once.
+// What a GPU's kernel does for each element. Of rows that are not kept on chip every pass reads
+// what it needs, and computes it again; else each operand is read once, and each value computed
+// once. What there is one of for each row takes no time beside its elements.
 class Passes {
  public:
   Passes(const TypedGraph& graph, std::span<const Operand> operands, const Layout& layout)
       : reads_(operands.size(), 1), operations_(operations_of(graph)) {
     const RowSchedule& rows = layout.schedule.reduction;
     const bool gpu = layout.schedule.backend != Backend::host;
-    if (!gpu || rows.axes == 0 || rows.vectors != 0 || layout.schedule.products.rows != 0) return;
+    if (!gpu || rows.axes == 0 || layout.schedule.attention.threads != 0) return;
     const std::vector<std::size_t> arguments = argument_numbers(graph, operands);
     std::vector<bool> invariant(graph.arguments.size(), true);
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (operands[i].output || operands[i].iota) continue;
-      invariant[arguments[i]] = layout.schedule.operands[i].row_invariant;
+      invariant[arguments[i]] = is_of_row(layout, i);
     }
-    invariant = row_invariant_nodes(graph, invariant, varying_iotas(graph, layout.schedule));
-    std::ranges::fill(reads_, 0);
+    // Products have none within rows.
+    std::vector<std::int64_t> iotas;
+    if (layout.schedule.products.rows == 0) iotas = varying_iotas(graph, layout.schedule);
+    invariant = row_invariant_nodes(graph, invariant, iotas);
     operations_ = 0;
+    for (const TypedNode& node : graph.nodes) {
+      if (is_reduction(node.op)) operations_ += operations_of(node, graph);
+    }
+    if (rows.vectors != 0 || layout.schedule.products.rows != 0) {
+      for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+        if (!invariant[id]) operations_ += operations_of(graph.nodes[id], graph);
+      }
+      return;
+    }
+    std::ranges::fill(reads_, 0);
     for (const std::vector<NodeId>& roots : pass_roots(graph, invariant)) {
       const std::vector<bool> read = add_pass(graph, invariant, roots);
       for (std::size_t i = 0; i < operands.size() && !operands[i].output; ++i) {
         reads_[i] += read[arguments[i]] ? 1 : 0;
       }
-    }
-    for (const TypedNode& node : graph.nodes) {
-      if (is_reduction(node.op)) operations_ += operations_of(node, graph);
     }
   }
 
@@ -156,6 +166,17 @@ class Passes {
   double operations() const { return operations_; }
 
  private:
+  // Whether an operand has one element for each row. Of products the strides say so: their
+  // innermost axes are reduced.
+  static bool is_of_row(const Layout& layout, std::size_t operand) {
+    if (layout.schedule.products.rows == 0) return layout.schedule.operands[operand].row_invariant;
+    const auto axes = static_cast<std::size_t>(layout.schedule.reduction.axes);
+    for (std::size_t k = layout.shape.size() - axes; k < layout.shape.size(); ++k) {
+      if (layout.strides(operand, k) != 0) return false;
+    }
+    return true;
+  }
+
   // Returns which arguments the pass reads.
   std::vector<bool> add_pass(const TypedGraph& graph, const std::vector<bool>& invariant,
                              const std::vector<NodeId>& roots) {
