@@ -18,6 +18,28 @@ std::optional<Window> window_of(const ShapedGraph& graph, NodeId id) {
   return Window{static_cast<std::size_t>(list[0]), list[1], list[2] - list[1]};
 }
 
+std::optional<Window> reshaped_window(const Dims& from, const Window& window, const Dims& to) {
+  const auto product = [](const Dims& shape, std::size_t first, std::size_t end) {
+    std::int64_t result = 1;
+    for (std::size_t k = first; k < end; ++k) result *= shape[k];
+    return result;
+  };
+  if (std::ranges::find(from, 0) != from.end()) return std::nullopt;
+  const std::int64_t outer = product(from, 0, window.axis);
+  const std::int64_t inner = product(from, window.axis + 1, from.size());
+  for (std::size_t k = 0; k < to.size(); ++k) {
+    trace_order(product(to, 0, k), outer);
+    if (product(to, 0, k) != outer || to[k] == 1) continue;
+    const std::int64_t own = product(to, k + 1, to.size());
+    for (const std::int64_t at : {window.first, window.count}) {
+      trace_divides(at * inner, own);
+      if (at * inner % own != 0) return std::nullopt;
+    }
+    return Window{k, window.first * inner / own, window.count * inner / own};
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 // Whether a value, or one of a few of which it is a view or computed, is as asked for.

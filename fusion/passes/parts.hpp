@@ -1,4 +1,4 @@
-// What is seen of values in parts (sink_slices, read_parts), and what meets.
+// What is seen of values in parts (sink_slices, read_parts, join_parts, put_parts), and what meets.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,10 @@ struct Window {
 /// What a numbered slice (simplify) shows; nothing for one in steps.
 std::optional<Window> window_of(const ShapedGraph& graph, NodeId id);
 
+/// The neighbours that a window of one shape is in another one, of as many elements in the same
+/// order; nothing where they are none along one axis.
+std::optional<Window> reshaped_window(const Dims& from, const Window& window, const Dims& to);
+
 /// Whether a value has an element for each that a reduction gives, of which it is a view, or
 /// computed by a few operations; or, unless `whole`, of a part of which.
 bool comes_of_reduction(const ShapedGraph& graph, NodeId id, bool whole = true);
@@ -37,5 +41,11 @@ bool are_computed_together(const TypedGraph& graph, std::span<const NodeId> valu
 /// values do beside the halves of queries and keys. Of a graph whose slices were moved
 /// (sink_slices).
 ShapedGraph read_parts(const ShapedGraph& graph);
+
+/// Computes parts with one operation where two differ in what is the same along the parts' axis: of
+/// a = (y * p)[:m] and b = (y * q)[m:] both are parts of y * where(iota < m, p, q), whose kernel
+/// stores them together. Only behind a reduction of rows, whose kernel counts the index. Of a graph
+/// whose slices were moved (sink_slices).
+ShapedGraph join_parts(const ShapedGraph& graph);
 
 }  // namespace kiln::fusion

@@ -56,7 +56,9 @@ ShapedGraph split_concats(const ShapedGraph& graph);
 /// Moves slices towards the outputs, past operations that are the same for all parts: of q =
 /// f(y[:m]) and k = f(y[m:n]), parts of what a product gives, both become slices of f(y). Only
 /// where all of y is read so, and no operation meets two parts. What reads y beside parts of it
-/// along another axis reads those parts.
+/// along another axis reads those parts. Past reductions of other axes go parts that are neighbours
+/// and reduced alike, as queries and keys in norms of their heads are; of what differs for them
+/// after that and is the same along their axis, as weights are, an index chooses (join_parts).
 ShapedGraph sink_slices(const ShapedGraph& graph);
 
 /// Adds up what is made of groups in the shape of these: sum(reshape(q * s, n, -1) * x, -1) with

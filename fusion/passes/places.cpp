@@ -60,8 +60,7 @@ NodeId places_in(PlacedArrays& arrays, NodeId places, const Dims& shape) {
   return arrays.view_of(viewed(arrays.graph.graph, places), shape, std::move(*layout));
 }
 
-NodeId places_within(PlacedArrays& arrays, NodeId places, const PutWindow& window,
-                     const Dims& shape) {
+NodeId places_within(PlacedArrays& arrays, NodeId places, const Window& window, const Dims& shape) {
   const auto axis = static_cast<std::int64_t>(window.axis) - std::ssize(shape);
   Dims along(shape.size(), 1);
   along[window.axis] = shape[window.axis];

@@ -13,8 +13,7 @@ NodeId places_in(PlacedArrays& arrays, NodeId places, const Dims& shape);
 
 /// The places of what is within a window of a value's axis, and -1 of what is not. `shape` is the
 /// value's.
-NodeId places_within(PlacedArrays& arrays, NodeId places, const PutWindow& window,
-                     const Dims& shape);
+NodeId places_within(PlacedArrays& arrays, NodeId places, const Window& window, const Dims& shape);
 
 /// The places of elements of pages that are seen as one long axis: element k along it is at place
 /// table[k / length] * step + k % length, and at none where the page is none. `taken` is the take()

@@ -88,12 +88,9 @@ class PutSplitting {
     auto places = reshaped_operand(part.places, seen, below);
     if (!layout || !places) return false;
     reshaped_ = true;
-    std::optional<PutWindow> window = part.window;
-    if (window) {
-      const auto axis = axis_behind(seen, window->axis, below);
-      if (!axis) return false;
-      window->axis = *axis;
-    }
+    std::optional<Window> window = part.window;
+    if (window) window = reshaped_window(seen, *window, below);
+    if (part.window && !window) return false;
     PutPart& inner = open(part, own.operands[0]);
     inner.window = window;
     inner.layout = std::move(*layout);
@@ -110,7 +107,7 @@ class PutSplitting {
     std::ranges::copy(part.places, padded.begin() + (seen.size() - part.places.size()));
     ArrayLayout layout = part.layout;
     Dims places(seen.size(), 1);
-    std::optional<PutWindow> window = part.window;
+    std::optional<Window> window = part.window;
     std::size_t last = 0;
     for (std::size_t k = 0; k < below.size(); ++k) {
       ArrayLayout marked{Dims(below.size(), 0), 0, {}};
@@ -132,21 +129,6 @@ class PutSplitting {
     return true;
   }
 
-  // The axis of a reshape's operand that has the same elements before and along it.
-  static std::optional<std::size_t> axis_behind(const Dims& seen, std::size_t axis,
-                                                const Dims& below) {
-    const auto before = [](const Dims& shape, std::size_t end) {
-      return element_count(Dims(std::span<const std::int64_t>(shape).first(end)));
-    };
-    for (std::size_t k = 0; k < below.size(); ++k) {
-      trace_order(below[k], seen[axis]);
-      if (below[k] != seen[axis]) continue;
-      trace_order(before(below, k), before(seen, axis));
-      if (before(below, k) == before(seen, axis)) return k;
-    }
-    return std::nullopt;
-  }
-
   // Neighbours of a value that a kernel computes whole have their places, and others none. Places
   // are the same along the axis, as those that are more have none of their own.
   bool open_sliced(const PutPart& part) {
@@ -159,7 +141,7 @@ class PutSplitting {
     const std::size_t missing = whole.size() - part.places.size();
     if (axis >= missing && part.places[axis - missing] != 1) return false;
     PutPart& inner = open(part, own.operands[0]);
-    inner.window = PutWindow{axis, list[1], shape(part.value)[axis]};
+    inner.window = Window{axis, list[1], shape(part.value)[axis]};
     inner.layout.offset -= list[1] * inner.layout.strides[axis];
     reshaped_ = true;
     return true;

@@ -8,15 +8,9 @@
 
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/infer/shapes.hpp"
+#include "fusion/passes/parts.hpp"
 
 namespace kiln::fusion {
-
-/// Neighbours along an axis of a value: what of it is put.
-struct PutWindow {
-  std::size_t axis = 0;
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-};
 
 struct PutPart {
   NodeId value = 0;
@@ -24,7 +18,7 @@ struct PutPart {
   ArrayLayout layout;  ///< of the value in the array that is updated, at the first place
   std::vector<NodeId>
       then;  ///< operations of one operand to apply to the value, the last one first
-  std::optional<PutWindow> window{};  ///< `layout` is of the whole value then
+  std::optional<Window> window{};  ///< what of the value is put; `layout` is of the whole then
 };
 
 struct PutParts {

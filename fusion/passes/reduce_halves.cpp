@@ -35,6 +35,7 @@ class HalfReducing {
         is_output_(from.graph.nodes.size(), false),
         chosen_(from.graph.nodes.size(), false) {
     for (const NodeId output : from.graph.outputs) is_output_[output] = true;
+    if (has_bounds(from)) bounds_ = infer_bounds(from, "slice");
   }
 
   ShapedGraph run() {
@@ -100,6 +101,7 @@ class HalfReducing {
 
   bool can_be_sliced(NodeId id) const {
     const TypedNode& own = node(id);
+    if (!bounds_.empty() && !bounds_[id].empty()) return false;
     if (!is_computed(id)) return is_array(id) && !is_packed(own.dtype);
     return own.op != Op::bitcast && info(own.op).rule != Rule::random && !is_packed(own.dtype);
   }
@@ -120,9 +122,11 @@ class HalfReducing {
 
   bool is_computed(NodeId id) const { return node(id).arity > 0 && is_elementwise(node(id).op); }
 
+  // An argument, or one that is seen: what is seen of a computed value is stored anyway.
   bool is_array(NodeId id) const {
+    const bool seen = is_view_op(node(id).op);
     while (is_view_op(node(id).op)) id = node(id).operands[0];
-    return node(id).op == Op::input;
+    return node(id).op == Op::input || (seen && (is_computed(id) || is_reduction(node(id).op)));
   }
 
   // The values with an element for each of a row that lead to one.
@@ -248,6 +252,7 @@ class HalfReducing {
   std::vector<std::vector<NodeId>> users_;
   std::vector<bool> is_output_;
   std::vector<bool> chosen_;  ///< reductions
+  std::vector<Ends> bounds_;  ///< of each node; none if nothing is bounded
   std::map<std::pair<NodeId, std::int64_t>, NodeId> halves_;
 };
 
@@ -255,7 +260,7 @@ class HalfReducing {
 
 ShapedGraph reduce_halves(const ShapedGraph& graph) {
   const auto slices = [](const TypedNode& node) { return node.op == Op::slice; };
-  if (has_bounds(graph) || std::ranges::none_of(graph.graph.nodes, slices)) return graph;
+  if (std::ranges::none_of(graph.graph.nodes, slices)) return graph;
   return HalfReducing(graph).run();
 }
 

@@ -121,6 +121,17 @@ TEST(ReduceHalves, OfRowsThatAreSeenSo) {
       << "no order";
 }
 
+// What is seen of computed values is stored, as arguments are.
+TEST(ReduceHalves, OfStoredRows) {
+  EXPECT_EQ(
+      halved("y = reshape(sum(x, -1), 5, 128); y[:, :64] - y[:, 64:] * sum(y * y, -1)", {{640, 3}})
+          .back(),
+      (Dims{5, 64}));
+  EXPECT_EQ(halved("y = sum(x, 0); y[:, :64] - y[:, 64:] * sum(y * y, -1)", {{3, 128}}).back(),
+            (Dims{1, 128}))
+      << "its kernel computes it";
+}
+
 TEST(ReduceHalves, NotWhereTheTreeOrWhatNeedsTheRowHasNone) {
   const auto stays = [](const std::string& text, std::int64_t count) {
     for (const Dims& shape : halved(text, {{5, count}, {count}})) {
@@ -228,6 +239,59 @@ TEST(SinkSlices, NotWherePartsMeetOrElementsAreReadTwiceOrNever) {
   EXPECT_EQ(computed("y = sum(x, -1)[..., 0]; y[:, :3] * w[:3] + 1.0, y[:, 3:]"), of_parts)
       << "what differs along the axis";
   EXPECT_EQ(computed("y = x[..., 0] + w; y[:, :3] * 3.0, y[:, 3:]"), of_parts) << "no reduction";
+}
+
+// The shapes that are reduced, of three axes, behind the sum that makes the parts a, b and c.
+std::vector<Dims> rows_behind_slices(const std::string& outputs) {
+  const std::string text =
+      "y = sum(x, -1)[..., 0]; a = y[:, :4]; b = y[:, 4:6]; c = y[:, 6:]; " + outputs;
+  const ShapedGraph graph = after(sink_slices, text, {{3, 8, 16, 5}, {16}, {16}});
+  std::vector<Dims> shapes;
+  for (const TypedNode& node : graph.graph.nodes) {
+    const bool row = is_reduction(node.op) && graph.shapes[node.operands[0]].size() == 3;
+    if (row) shapes.push_back(graph.shapes[node.operands[0]]);
+  }
+  return shapes;
+}
+
+TEST(SinkSlices, PastRowsOfNeighboursThatAreReducedAlike) {
+  const std::vector<Dims> once = {{3, 6, 16}};
+  const std::string norms = "a = a * max(a * a, -1); b = b * max(b * b, -1); ";
+  const std::vector<Dims> apart = {{3, 4, 16}, {3, 2, 16}};
+  const auto first_of = [](std::vector<Dims> shapes) {
+    std::erase_if(shapes, [](const Dims& shape) { return shape[2] != 16; });
+    shapes.resize(std::min<std::size_t>(shapes.size(), 2));
+    return shapes;
+  };
+  EXPECT_EQ(first_of(rows_behind_slices(norms + "sum(a[..., 0], 1), sum(b[..., 0], 1), c")), once);
+  EXPECT_EQ(first_of(rows_behind_slices(norms + "a, sum(b[..., 0], 1), c")), apart)
+      << "an output would be a copy";
+  EXPECT_EQ(first_of(rows_behind_slices("sum(a, 1), sum(b, 1), c")), apart) << "their own axis";
+  EXPECT_EQ(first_of(rows_behind_slices("max(a, -1)[:, 0], sum(b, -1)[:, 0], c")), apart)
+      << "not alike";
+  EXPECT_EQ(first_of(rows_behind_slices("sum(max(a, -1), 1), sum(max(c, -1), 1), b")),
+            (std::vector<Dims>{{3, 4, 16}, {3, 2, 16}}))
+      << "no neighbours";
+}
+
+// What differs for parts that are normalised is chosen by an index.
+TEST(SinkSlices, ChoosesWhatDiffersBehindReductions) {
+  const auto choices = [](const std::string& outputs) {
+    const std::string text =
+        "y = sum(x, -1)[..., 0]; a = y[:, :4]; b = y[:, 4:6]; c = y[:, 6:]; "
+        "a = a * rsqrt(max(a * a, -1)); b = b * rsqrt(max(b * b, -1)); ";
+    const ShapedGraph graph =
+        after(sink_slices, text + outputs, {{3, 8, 16, 5}, {16}, {16}, {3, 4, 16}});
+    EXPECT_EQ(shapes_of(Op::rsqrt, graph), (std::vector<Dims>{{3, 6, 1}})) << outputs;
+    return shapes_of(Op::where, graph);
+  };
+  const std::vector<Dims> rows = {{1, 6, 16}};
+  EXPECT_EQ(choices("sum(a * w, 1), sum(b * v, 1), c * u[:, :2]"), rows);
+  EXPECT_EQ(choices("sum(a * (w + 1.0), 1), sum(b * f32(bf16(v)), 1), c * u[:, :2]"), rows);
+  EXPECT_EQ(choices("sum(a * w, 1), sum(b * w, 1), c * v * u[:, :2]"), std::vector<Dims>())
+      << "nothing differs";
+  EXPECT_EQ(choices("c * w * v, sum(a * u, 1), sum(b * u[:, :2], 1)"), std::vector<Dims>())
+      << "it differs from row to row";
 }
 
 // What reads a value beside halves of it reads the halves.

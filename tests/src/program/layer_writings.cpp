@@ -290,7 +290,43 @@ const std::vector<LayerWriting>& layer_writings() {
         {"rope",
          "q = q0 * cos2b + concat(-1, -q0[..., {h}:], q0[..., :{h}]) * sin2b;"
          "k = k0 * cos2b + concat(-1, -k0[..., {h}:], k0[..., :{h}]) * sin2b;"}},
-       15},
+       9},
+      {"heads normalised by rms_norm, halves rotated",
+       {{"split",
+         "q0 = rms_norm(reshape(y[:, :{Q}], {B}, {H}, {D}), qnorm, 1e-6); "
+         "k0 = rms_norm(reshape(y[:, {Q}:{E}], {B}, {K}, {D}), knorm, 1e-6); "
+         "v = reshape(y[:, {E}:], {B}, {K}, {D});"},
+        {"rope",
+         "qa = q0[..., :{h}]; qb = q0[..., {h}:]; ka = k0[..., :{h}]; kb = k0[..., {h}:];"
+         "q = concat(-1, qa * c - qb * s, qb * c + qa * s);"
+         "k = concat(-1, ka * c - kb * s, kb * c + ka * s);"}},
+       9},
+      {"heads normalised, weights from one, pairs rotated, keys scaled",
+       {{"qkv", "y = bf16(reshape(sum(wqkv * h[:, None], -1), -1, {N}));"},
+        {"split",
+         "yh = reshape(y, {B}, {A}, {D}); qn = f32(yh[:, :{H}]); kn = f32(yh[:, {H}:{HK}]);"
+         "q0 = qn * rsqrt(mean(qn * qn, -1) + 1e-6) * (1 + f32(qnorm));"
+         "k0 = kn * rsqrt(mean(kn * kn, -1) + 1e-6) * (1 + f32(knorm)) * 0.5; v = yh[:, {HK}:];"}},
+       10},
+      {"heads normalised, no weights, halves rotated",
+       {{"split",
+         "yh = reshape(y, {B}, {A}, {D}); qn = yh[:, :{H}]; kn = yh[:, {H}:{HK}];"
+         "q0 = qn * rsqrt(mean(qn * qn, -1) + 1e-6);"
+         "k0 = kn * rsqrt(mean(kn * kn, -1) + 1e-6); v = yh[:, {HK}:];"},
+        {"rope",
+         "q = q0 * cos2 + concat(-1, -q0[..., {h}:], q0[..., :{h}]) * sin2;"
+         "k = k0 * cos2 + concat(-1, -k0[..., {h}:], k0[..., :{h}]) * sin2;"}},
+       9},
+      {"own matrices, heads normalised",
+       {{"qkv", ""},
+        {"split",
+         "q0 = rms_norm(reshape(sum(wq * h[:, None], -1), {B}, {H}, {D}), qnorm, 1e-6);"
+         "k0 = rms_norm(reshape(sum(wk * h[:, None], -1), {B}, {K}, {D}), knorm, 1e-6);"
+         "v = reshape(sum(wv * h[:, None], -1), {B}, {K}, {D});"},
+        {"rope",
+         "q = q0 * cos2 + concat(-1, -q0[..., {h}:], q0[..., :{h}]) * sin2;"
+         "k = k0 * cos2 + concat(-1, -k0[..., {h}:], k0[..., :{h}]) * sin2;"}},
+       11},
       {"own matrices of queries, keys and values, with biases",
        {{"qkv", ""},
         {"split",
