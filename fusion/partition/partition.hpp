@@ -19,7 +19,8 @@
 // What depends on arguments alone is computed by the first kernel that needs it; before all others
 // if it is broadcast to larger values only.
 // A value that another kernel needs is stored, and read again, unless it takes a few operations on
-// arguments of no more bytes than it has, and they are exact ones or needed by that kernel alone.
+// arguments of no more bytes than it has, but for places of its rows and such, and they are exact
+// ones or needed by that kernel alone.
 // Then it is computed there; so is one that is too large for the caches if that is faster.
 // What is made of narrower values by conversions and cheap operations with what there is one of for
 // each row is computed by who needs it: quantised numbers and their scales pass between kernels.

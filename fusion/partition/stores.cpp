@@ -257,11 +257,11 @@ class Stores {
   }
 
   // Whether a value of another kernel costs less to compute again than to store and read: a few
-  // operations on arguments that take no more bytes than it, each of them cheap or needed nowhere
-  // else, so that it moves. Of a value that leaves the caches all operations may take as long as
-  // its way through memory does, of which each reader spares its read and its share of the write;
-  // the results of reductions that it needs are stored for it. So is what lacks an axis of it, for
-  // a value that moves.
+  // operations on arguments that take no more bytes than it, but for what lacks an axis of it as
+  // places of rows do, each of them cheap or needed nowhere else, so that it moves. Of a value that
+  // leaves the caches all operations may take as long as its way through memory does, of which each
+  // reader spares its read and its share of the write; the results of reductions that it needs are
+  // stored for it. So is what lacks an axis of it, for a value that moves.
   bool computes_again(NodeId id, std::size_t g, const std::unordered_set<NodeId>& moved,
                       const std::vector<bool>& stored, bool counts) const {
     if (model_.is_alone(id)) return false;
@@ -269,11 +269,13 @@ class Stores {
     std::unordered_set<NodeId> seen{id};
     std::size_t operations = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t beside = 0;  // of those, what lacks an axis of the value
     double cost = 0;
     bool cheap = true;
     const bool large = stored_bytes(facts_.graph, id) >= model_.cached_bytes;
     const bool moves = is_computed_once(id, groups_[g]) && is_used_only(id, {}, moved, g, stored);
-    SizeSum traced;  // what `bytes` is
+    SizeSum traced;         // what `bytes` is
+    SizeSum traced_beside;  // what `beside` is
     add_stored(SizeSum(), 1, id).add(-static_cast<double>(model_.cached_bytes), 1).decide();
     while (!wanted.empty()) {
       const NodeId at = wanted.back();
@@ -286,6 +288,10 @@ class Stores {
       if (array && !groups_[g].arrays.contains(at)) {
         bytes += bytes_of(facts_.graph, at);
         traced.add(bits(node.dtype) / 8.0, element_count(facts_.shapes[at]));
+        if (is_small_beside(at, id)) {
+          beside += bytes_of(facts_.graph, at);
+          traced_beside.add(-bits(node.dtype) / 8.0, element_count(facts_.shapes[at]));
+        }
       }
       if (is_leaf(node) || array || (counts && counted_axis(facts_.graph, at))) continue;
       if (at != id && stored[at] && home_[at] != static_cast<std::int64_t>(g)) {
@@ -334,8 +340,8 @@ class Stores {
       const auto saved = static_cast<double>(spared - bytes);
       if (cost * elements_of(id) + further <= model_.operations_per_byte * saved) return true;
     }
-    add_stored(SizeSum().add(1, traced), -1, id).decide();
-    if (bytes > own) return false;
+    add_stored(SizeSum().add(1, traced).add(1, traced_beside), -1, id).decide();
+    if (bytes - beside > own) return false;
     return cheap || std::ranges::all_of(seen, [&](NodeId at) {
              return !is_computed(facts_.nodes[at]) || facts_.is_conversion(at) ||
                     (at != id && stored[at]) || is_used_only(at, seen, moved, g, stored);

@@ -45,7 +45,7 @@ class ProductEmitter : private ProductAxes {
   void find_rows(int depth);
   void store_results();
   void emit_results(int depth);
-  /// The node that says where an output is stored; null if none does.
+  /// The node that says where an output is stored or an input read; null if none does.
   const NodeId* place_of(std::size_t i) const;
   /// The statement that stores an output.
   std::string store(std::size_t i, const std::string& of_row) const;

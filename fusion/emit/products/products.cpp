@@ -265,7 +265,8 @@ void ProductEmitter::emit_results(int depth) {
 }
 
 const NodeId* ProductEmitter::place_of(std::size_t i) const {
-  if (!operands_[i].output) return nullptr;
+  if (operands_[i].iota) return nullptr;
+  if (!operands_[i].output) return graph_.place_of(false, operands_[i].argument);
   const auto first = std::ranges::find_if(operands_, &OperandText::output);
   return graph_.place_of(true, i - static_cast<std::size_t>(first - operands_.begin()));
 }

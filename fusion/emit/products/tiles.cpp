@@ -22,6 +22,9 @@ std::vector<bool> ProductEmitter::all_of(std::vector<NodeId> wanted) const {
     all[id] = true;
     if (is_reduction(graph_.nodes[id].op)) continue;
     for (const NodeId operand : graph_.nodes[id].inputs()) wanted.push_back(operand);
+    const TypedNode& node = graph_.nodes[id];
+    const NodeId* place = node.op == Op::input ? graph_.place_of(false, node.payload) : nullptr;
+    if (place != nullptr) wanted.push_back(*place);
   }
   return all;
 }

@@ -74,10 +74,18 @@ std::string ProductEmitter::in_group(std::size_t i, const std::string& element) 
   return fmt::format("{}{}{}({})", text, text.empty() ? "" : " + ", signed_index_, element);
 }
 
+// An element that is not there is read as the first one, and taken for 0.
 std::string ProductEmitter::one_element(std::size_t i) const {
   const std::string& name = operands_[i].name;
-  const std::string row = row_text(i);
+  std::string row = row_text(i);
   const std::string in_row = in_group(i, "");
+  if (const NodeId* place = place_of(i)) {
+    const std::string there = fmt::format("is_place({}, {}_places)", values_[*place], name);
+    row += fmt::format("{}place_offset({}, {}, {}_place_stride)", row.empty() ? "" : " + ", there,
+                       values_[*place], name);
+    return fmt::format("value_or_zero({}, ({}_data + {})[{}])", there, name, row,
+                       in_row.empty() ? fmt::format("{}(0)", signed_index_) : in_row);
+  }
   if (!is_packed(operands_[i].dtype)) {
     const std::string at = in_row.empty() ? fmt::format("{}(0)", signed_index_) : in_row;
     return row.empty() ? fmt::format("{}_data[{}]", name, at)

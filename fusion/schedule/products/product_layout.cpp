@@ -38,13 +38,33 @@ constexpr std::int64_t kFilled = 1 << 17;  // threads
 
 using Axis = MergedAxis;
 
+// Whether what is read at places that data says has one element for each row, which is known before
+// the row is reduced.
+bool takes_for_rows(const TypedGraph& graph, std::span<const SizedOperand> operands,
+                    const std::vector<bool>& row_invariant) {
+  std::vector<bool> of_result(graph.nodes.size(), false);
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const TypedNode& node = graph.nodes[id];
+    of_result[id] =
+        is_reduction(node.op) ||
+        std::ranges::any_of(node.inputs(), [&](NodeId operand) { return of_result[operand]; });
+    const NodeId* place = node.op == Op::input ? graph.place_of(false, node.payload) : nullptr;
+    if (place != nullptr && (*place >= id || of_result[*place])) return false;
+  }
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].output || !operands[i].indexed.exists()) continue;
+    if (!row_invariant[i] || is_packed(operands[i].dtype)) return false;
+  }
+  return true;
+}
+
 // One pass, whose results are all that is stored, be it at places that data says.
-bool is_product(const ReduceSpace& space, const Sizes& shape,
+bool is_product(const TypedGraph& graph, const ReduceSpace& space, const Sizes& shape,
                 std::span<const SizedOperand> operands, const std::vector<bool>& row_invariant) {
   if (space.passes > 1 || space.gives_places) return false;
+  if (!graph.indexed.empty() && !takes_for_rows(graph, operands, row_invariant)) return false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].output && (!row_invariant[i] || is_packed(operands[i].dtype))) return false;
-    if (!operands[i].output && operands[i].indexed.exists()) return false;
     if (operands[i].iota && !row_invariant[i]) return false;
   }
   return std::ranges::none_of(shape, [](Size size) { return size == 0; });
@@ -240,7 +260,7 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
                                          const Sizes& shape, std::span<const SizedOperand> operands,
                                          const std::vector<bool>& row_invariant, Backend backend,
                                          bool tiles) {
-  if (!is_product(space, shape, operands, row_invariant)) return std::nullopt;
+  if (!is_product(graph, space, shape, operands, row_invariant)) return std::nullopt;
   const std::size_t weights = largest(operands, shape);
   ScratchVector<Axis> outer = axes_where(space, shape, operands, false);
   ScratchVector<Axis> reduced = axes_where(space, shape, operands, true);

@@ -70,11 +70,14 @@ void ProductValues::find_scopes() {
     Scope& scope = scopes_[id];
     if (node.op == Op::input) scope = operand_scope(operand_of(node));
     if (node.op == Op::iota) scope = operand_scope(operand_of_iota(node));
-    for (const NodeId operand : node.inputs()) {
+    const auto depends_on = [&](NodeId operand) {
       scope.level = std::max(scope.level, scopes_[operand].level);
       scope.rows = scope.rows || scopes_[operand].rows;
       scope.columns = scope.columns || scopes_[operand].columns;
-    }
+    };
+    std::ranges::for_each(node.inputs(), depends_on);
+    const NodeId* place = node.op == Op::input ? graph_.place_of(false, node.payload) : nullptr;
+    if (place != nullptr) depends_on(*place);
     if (is_reduction(node.op)) scope = {Level::result, true, has_columns()};
   }
 }

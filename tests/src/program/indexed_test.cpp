@@ -149,6 +149,30 @@ TEST_P(Indexed, StoresWhatProductsGive) {
 
 // As keys and values are: pairs of rows are turned, and stored beside each other in the cache and
 // in an array that others read.
+// Rows of tables are taken by the kernel of the product that they are for, which has them once for
+// each row: those of another place for each vector, and what is computed of them.
+TEST_P(Indexed, StoresWhatProductsMakeOfTakenRows) {
+  for (const std::int64_t vectors : {1, 3, 4, 16}) {
+    SCOPED_TRACE(vectors);
+    const HostArray w = random_array(DType::bf16, {48, 128}, 40, 0.25);
+    const HostArray x = random_array(DType::bf16, {vectors, 128}, 41, 0.25);
+    const HostArray i = integers(DType::i32, {vectors}, {3, -1, 6, 7, 0});
+    const HostArray t = random_array(DType::f32, {7, 6}, 42);
+    const std::string halves = "a = y[..., :6]; b = y[..., 6:]; ";
+    const std::string product = "y = reshape(sum(w * x[:, None], -1), -1, 4, 12); " + halves;
+    const std::string text = product + "a * take(t, i)[:, None] - b";
+    EXPECT_EQ(testing::plan_of(text, {w, x, t, i}).info.kernels.size(), 1U);
+    check(text, {w, x, t, i}, 1e-4, How::program);
+    check(product + "f16(a + cos(take(t, clip(i, 0, 6)))[:, None]) * b", {w, x, t, i}, 4e-3,
+          How::program);
+    check("y = reshape(sum((q - 8) * f * reshape(x, -1, 1, 4, 32), -1, -2), -1, 4, 12); " + halves +
+              "a * take(t, i)[:, None] - b",
+          {random_array(DType::u4, {48, 4, 32}, 45), random_array(DType::f16, {48, 4, 1}, 46), x, t,
+           i},
+          2e-2, How::program);
+  }
+}
+
 TEST_P(Indexed, StoresEachPartOfWhatIsConcatenated) {
   const HostArray places =
       integers(DType::i32, {3, 6}, {-1, -1, 3, 8, -1, 9, 5, -1, 4, 7, 1, 2, -1, 0, 6, 9, -2, -1});

@@ -281,7 +281,7 @@ const std::vector<LayerWriting>& layer_writings() {
          "qa = q0[..., :{h}]; qb = q0[..., {h}:]; ka = k0[..., :{h}]; kb = k0[..., {h}:];"
          "q = concat(-1, qa * ct - qb * st, qa * st + qb * ct);"
          "k = concat(-1, ka * ct - kb * st, ka * st + kb * ct);"}},
-       9},
+       8},
       {"heads normalised",
        {{"split",
          "yh = reshape(y, {B}, {A}, {D}); qn = f32(yh[:, :{H}]); kn = f32(yh[:, {H}:{HK}]);"
