@@ -44,8 +44,12 @@ std::vector<std::string> suffixes(std::string_view kind, std::span<const std::st
 
 }  // namespace
 
+std::string stride_name(std::string_view operand, std::uint32_t axis) {
+  return fmt::format("{}_stride_{}", operand, axis);
+}
+
 std::string NamedOperand::stride_name(std::uint32_t axis) const {
-  return fmt::format("{}_stride_{}", name, axis);
+  return fusion::stride_name(name, axis);
 }
 
 std::vector<std::string> value_names(const TypedGraph& graph) {

@@ -33,6 +33,9 @@ struct NamedOperand {
   std::string stride_name(std::uint32_t axis) const;
 };
 
+/// The parameter that is the stride of an operand of that name along a collapsed axis.
+std::string stride_name(std::string_view operand, std::uint32_t axis);
+
 /// "v0", "v1", ...: of each node of a graph.
 std::vector<std::string> value_names(const TypedGraph& graph);
 

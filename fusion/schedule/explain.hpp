@@ -10,6 +10,7 @@
 
 #include "fusion/graph/typed_graph.hpp"
 #include "fusion/schedule/layout.hpp"
+#include "fusion/schedule/rows/pass_schedule.hpp"
 
 namespace kiln::fusion {
 
@@ -21,15 +22,21 @@ struct OperandReport {
 };
 
 struct LayoutReport {
-  std::vector<std::string> axes;  ///< which were merged, which were not and why
-  std::string width;              ///< elements per work item, and why not more
-  std::string index;              ///< bits of an index, and why
+  std::vector<std::string> axes;    ///< which were merged, which were not and why
+  std::string width;                ///< elements per work item, and why not more
+  std::string index;                ///< bits of an index, and why
+  std::vector<std::string> passes;  ///< over rows or columns: what each computes, what is on chip
+                                    ///< for the next and how it got there
   std::vector<OperandReport> operands;
 };
 
 /// `operands` and `names` as given to plan_layout(), and the layout that it planned.
 LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
                      std::span<const std::string> names, const Layout& layout);
+
+/// LayoutReport::passes, of a kernel over rows or columns.
+std::vector<std::string> explain_passes(const TypedGraph& graph, std::span<const std::string> names,
+                                        const PassSchedule& passes);
 
 /// What a launch should cost, for arrays that are larger than every cache:
 ///   time = max(memory, arithmetic), where the bytes' copy takes 1,

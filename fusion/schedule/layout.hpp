@@ -159,7 +159,22 @@ struct RowSchedule {
   int row_step = 0;  ///< from one row of a block to the next, chosen so that all of them are
                      ///< misaligned alike and can share weights in shared memory; 0: rows of a
                      ///< block are neighbours
-  int block() const { return threads / cluster_blocks * rows * (columns == 0 ? 1 : columns); }
+  int block() const { return block_threads() * rows * (columns == 0 ? 1 : columns); }
+  bool in_cluster() const { return cluster_blocks > 1; }
+  /// Threads of a block that share a row.
+  int block_threads() const { return threads / cluster_blocks; }
+  /// Threads of one block or of several that share a chunk, or a row that is no longer.
+  int chunk_threads() const { return block_threads() * chunk_blocks; }
+  bool is_shifted() const { return phase >= 0; }
+  /// Whether sums and products of a GPU's rows are combined in the order of their tree.
+  bool has_row_trees() const { return sets != 0; }
+  /// Whether such rows have more than one chunk, and whether threads keep these on chip.
+  bool has_row_chunks() const { return has_row_trees() && chunks != ColumnChunks::one; }
+  bool keeps_chunks() const { return has_row_chunks() && vectors != 0; }
+  /// How many of a thread's vectors are in registers, where some are in shared memory.
+  int register_vectors() const { return vectors - in_smem; }
+  /// Whether every thread has all of its vectors.
+  bool is_full() const { return vectors != 0 && full_vectors == vectors; }
   friend bool operator==(const RowSchedule&, const RowSchedule&) = default;
 };
 

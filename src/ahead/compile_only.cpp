@@ -173,9 +173,15 @@ CompiledKernel compile_for(const Function& function, const Specification& specif
 Explanation explain_for(const KernelSpec& spec, std::string_view target) {
   const std::string resolved = resolve_target(target);
   const fusion::TypedGraph& graph = spec.function.graph;
-  const fusion::Layout layout = emit_kernel(spec, resolved).layout;
-  return {fusion::explain(spec.shape, spec.operands, operand_names(graph), layout),
-          fusion::estimate(graph, spec.shape, spec.operands, layout, resolved)};
+  const EmittedKernel emitted = emit_kernel(spec, resolved);
+  const std::vector<std::string> names = operand_names(graph);
+  Explanation explanation{
+      fusion::explain(spec.shape, spec.operands, names, emitted.layout),
+      fusion::estimate(graph, spec.shape, spec.operands, emitted.layout, resolved)};
+  if (emitted.passes) {
+    explanation.layout.passes = fusion::explain_passes(graph, names, *emitted.passes);
+  }
+  return explanation;
 }
 
 }  // namespace kiln

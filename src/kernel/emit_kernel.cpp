@@ -84,7 +84,12 @@ struct Planning {
   const TargetFeatures& target;
 };
 
-fusion::KernelDescription text_of(const KernelSpec& spec, const fusion::Layout& layout) {
+bool has_passes(const KernelSpec& spec, const fusion::Schedule& schedule) {
+  return std::holds_alternative<RowsForm>(spec.form) && schedule.products.rows == 0;
+}
+
+fusion::KernelDescription text_of(const KernelSpec& spec, const EmittedKernel& emitted) {
+  const fusion::Layout& layout = emitted.layout;
   const fusion::Schedule& schedule = layout.schedule;
   const fusion::TypedGraph& graph = spec.function.graph;
   const Accuracy accuracy = spec.function.options.accuracy;
@@ -96,8 +101,8 @@ fusion::KernelDescription text_of(const KernelSpec& spec, const fusion::Layout& 
   }
   fusion::KernelDescription kernel =
       std::holds_alternative<ScanForm>(spec.form) ? fusion::emit_scan(graph, schedule, accuracy)
-      : schedule.products.rows != 0               ? fusion::emit_products(graph, schedule, accuracy)
-                                                  : fusion::emit_rows(graph, schedule, accuracy);
+      : emitted.passes ? fusion::emit_rows(graph, schedule, *emitted.passes, accuracy)
+                       : fusion::emit_products(graph, schedule, accuracy);
   kernel.block = static_cast<std::uint32_t>(layout.block());
   return kernel;
 }
@@ -161,8 +166,12 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
   EmittedKernel emitted;
   emitted.layout =
       plan_kernel(spec.function, spec.form, spec.shape, spec.operands, features_of(target));
-  emitted.kernel = text_of(spec, emitted.layout);
   const TypedFunction& function = spec.function;
+  if (has_passes(spec, emitted.layout.schedule)) {
+    emitted.passes =
+        fusion::schedule_passes(function.graph, emitted.layout.schedule, function.options.accuracy);
+  }
+  emitted.kernel = text_of(spec, emitted);
   emitted.schedule_text = fusion::describe(emitted.layout.schedule, operand_names(function.graph));
   emitted.bytes = bytes_moved(spec);
   emitted.request.function = function.name;

@@ -2,6 +2,7 @@
 // for a compile.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "fusion/emit/emit.hpp"
 #include "fusion/schedule/layout.hpp"
+#include "fusion/schedule/rows/pass_schedule.hpp"
 #include "kernel/kernel_request.hpp"
 #include "kernel/kernel_spec.hpp"
 #include "kernel/target.hpp"
@@ -18,7 +20,8 @@ namespace kiln {
 
 struct EmittedKernel {
   fusion::Layout layout;
-  fusion::KernelDescription kernel;  ///< but for its text, which is the request's
+  std::optional<fusion::PassSchedule> passes;  ///< over rows or columns
+  fusion::KernelDescription kernel;            ///< but for its text, which is the request's
   KernelRequest request;
   std::string schedule_text;  ///< for people
   std::uint64_t bytes = 0;    ///< that a launch moves

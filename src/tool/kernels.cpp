@@ -314,6 +314,7 @@ Json to_json(const Explanation& explanation) {
                         {"bytes", operand.bytes}});
   }
   return {{"axes", explanation.layout.axes},
+          {"passes", explanation.layout.passes},
           {"width", explanation.layout.width},
           {"index", explanation.layout.index},
           {"operands", operands},
@@ -323,12 +324,16 @@ Json to_json(const Explanation& explanation) {
           {"operations_per_element", explanation.estimate.operations}};
 }
 
-void print_explanation(Table& table, const Explanation& explanation) {
-  std::string_view label = "axes";
-  for (const std::string& line : explanation.layout.axes) {
+void print_lines(Table& table, std::string_view label, std::span<const std::string> lines) {
+  for (const std::string& line : lines) {
     table.row({std::string(label), line});
     label = "";
   }
+}
+
+void print_explanation(Table& table, const Explanation& explanation) {
+  print_lines(table, "axes", explanation.layout.axes);
+  print_lines(table, "passes", explanation.layout.passes);
   table.row({"width", explanation.layout.width});
   table.row({"index", explanation.layout.index});
   for (const fusion::OperandReport& operand : explanation.layout.operands) {

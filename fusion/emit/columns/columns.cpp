@@ -82,7 +82,7 @@ class ColumnEmitter : public ReductionEmitter {
     row_pointers();
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
-      if (operand.output || !operand.row_invariant || !is_used(operand)) continue;
+      if (operand.output || !operand.row_invariant || !passes_.is_used(operand)) continue;
       out_.line(2, "const auto {}_lanes = {};", operand.name, load_text(i));
     }
   }
@@ -96,7 +96,7 @@ class ColumnEmitter : public ReductionEmitter {
     const std::string line = operands_[i].row_invariant ? operands_[i].name + "_row" : line_text(i);
     switch (schedule_.operands[i].access) {
       case Access::contiguous:
-        if (converts_in_blocks(i)) {
+        if (operands_[i].in_blocks) {
           return fmt::format("load_halves<{}>({}, first, lanes)", schedule_.width, line);
         }
         return fmt::format("load<{}, {}>({}, first)", schedule_.width,
@@ -154,7 +154,7 @@ class ColumnEmitter : public ReductionEmitter {
 
   void emit_result(std::size_t id) override {
     const TypedNode& node = graph_.nodes[id];
-    const bool in_tree = sums_in_tree(node);
+    const bool in_tree = passes_.sums_in_tree(node);
     const std::string lanes = names_[id] + (in_tree ? "_total" : "_lanes");
     if (in_tree && is_host()) {
       out_.line(2, "const auto& {0}_total = {0}_tree.result();", names_[id]);
@@ -200,8 +200,8 @@ class ColumnEmitter : public ReductionEmitter {
 }  // namespace
 
 KernelDescription emit_columns(const TypedGraph& graph, const Schedule& schedule,
-                               Accuracy accuracy) {
-  return ColumnEmitter(graph, schedule, accuracy).run();
+                               const PassSchedule& passes, Accuracy accuracy) {
+  return ColumnEmitter(graph, schedule, passes, accuracy).run();
 }
 
 }  // namespace kiln::fusion

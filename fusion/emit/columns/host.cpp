@@ -1,6 +1,4 @@
-// Sums of columns on the CPU, in the order of their tree (preamble/tree.h): two elements of a
-// column at a time where a pass does nothing else, so that accumulators are loaded and stored half
-// as often.
+// Sums of columns on the CPU, in the order of their tree (preamble/tree.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,29 +8,9 @@
 
 namespace kiln::fusion {
 
-// Whether a pass over columns only adds up numbers of one type, and copies none of them.
-bool ReductionEmitter::sums_in_pairs(int pass) const {
-  const Ids& reductions = reductions_in(pass);
-  if (reductions.empty() || has_varying_results(pass)) return false;
-  const std::string type = partial_type(graph_.nodes[reductions.front()]);
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (is_read(operands_[i], pass) && (converts_in_blocks(i) || is_indexed(i))) return false;
-  }
-  return std::ranges::all_of(reductions, [&](std::size_t id) {
-    return sums_in_tree(graph_.nodes[id]) && partial_type(graph_.nodes[id]) == type;
-  });
-}
-
-bool ReductionEmitter::has_varying_results(int pass) const {
-  return pass == last_pass_ && std::ranges::any_of(operands_, [](const OperandText& operand) {
-           return operand.output && !operand.row_invariant;
-         });
-}
-
-// A pass over columns of which some are added up. `together` is how many elements are visited at
-// a time.
+// A pass over columns of which some are added up.
 void ReductionEmitter::emit_column_trees(int pass, const Ids& trees) {
-  const bool pairs = sums_in_pairs(pass);
+  const bool pairs = passes_.in_pairs[static_cast<std::size_t>(pass)];
   if (rows_.split) locate_part();
   out_.line(2, "{0}[&]({1} chunk, {1} count, int merges) KILN_INLINED {{", each_chunk("vectors"),
             index_);
@@ -88,7 +66,7 @@ std::string ReductionEmitter::define_element(int pass) {
     if (std::ranges::any_of(operands_, counts)) captured += fmt::format(", at_{}", k);
   }
   for (const OperandText& operand : operands_) {
-    if (operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
+    if (operand.output || operand.row_invariant || !passes_.is_read(operand, pass)) continue;
     captured += fmt::format(", {}_lanes", operand.name);
   }
   out_.line(4, "return [&{}](int lane) KILN_INLINED {{", captured);
@@ -103,17 +81,11 @@ std::string ReductionEmitter::define_element(int pass) {
   return type;
 }
 
-// Elements are not visited in the order of memory, which the hardware prefetcher expects: without
-// this x - mean(x, -2) of 64 rows of 512 f32 takes 1.6 times as long.
 void ReductionEmitter::prefetch_next_elements(bool pairs) {
-  if (rows_.axes != 1) return;
   const std::uint32_t axis = first_reduced();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
-    if (operand.output || operand.row_invariant || !schedule_.has_stride(i, axis) ||
-        !is_read(operand, 0) || schedule_.operands[i].access != Access::contiguous) {
-      continue;
-    }
+    if (!operand.next_prefetched) continue;
     for (const std::string_view next : {"next", "after_next"}) {
       if (next == "after_next" && !pairs) continue;
       out_.line(4, "prefetch<{}>({}_row, i64(chunk + step.{}) * i64({}) + i64(first));",

@@ -79,7 +79,7 @@ void ReductionEmitter::emit_threads_columns(int pass, const Ids& trees) {
   std::vector<std::size_t> fetched;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
-    if (operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
+    if (operand.output || operand.row_invariant || !passes_.is_read(operand, pass)) continue;
     fetched.push_back(i);
     out_.line(depth + 3, "Vec<{}, {}> {}_batch[{}];", storage_type(operand.dtype), schedule_.width,
               operand.name, rows_.batch);
@@ -138,7 +138,7 @@ void ReductionEmitter::emit_kept_columns(int pass, const Ids& trees) {
   out_.line(3, "const int slot = slot_in_tree<{}, {}>(turn);", residues, slots);
   out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
   std::string exists = slots == rows_.vectors ? "" : fmt::format("slot < {}", rows_.vectors);
-  if (!is_full()) {
+  if (!rows_.is_full()) {
     std::string within = "vector < vectors";
     if (rows_.full_vectors != 0) {
       within = fmt::format("slot < {} || {}", rows_.full_vectors, within);

@@ -10,53 +10,40 @@
 
 namespace kiln::fusion {
 
-// The CPU takes short rows in groups, one after the other within each pass: while one row waits at
-// the end of a pass, others are computed. One row at a time takes softmax of 64 bf16 1.5 times as
-// long. Each pass locates its rows and reloads what earlier passes have left, so for many passes
-// the text would grow with their square.
-int ReductionEmitter::row_group_size() const {
-  constexpr int kMost = 8;
-  constexpr int kElements = 512;
-  constexpr int kMostPasses = 8;
-  const bool is_short = in_parts() && rows_.vectors == 1 && !rows_.split && last_pass_ > 0 &&
-                        last_pass_ < kMostPasses;
-  return is_short ? std::clamp(kElements / schedule_.width, 1, kMost) : 1;
-}
-
 // The pass after which a row-invariant value is known.
 int ReductionEmitter::defined_in(std::size_t id) const {
-  return is_reduction(graph_.nodes[id].op) ? pass_[id] - 1 : pass_[id];
+  return is_reduction(graph_.nodes[id].op) ? passes_.before[id] - 1 : passes_.before[id];
 }
 
 // The row-invariant values that code after `pass` uses.
 std::vector<bool> ReductionEmitter::wanted_after(int pass) {
   std::vector<bool> wanted(graph_.nodes.size(), false);
   for_each_result(true, [&](std::size_t, const OperandText& operand) {
-    wanted[operand.value] = pass < last_pass_;
+    wanted[operand.value] = pass < passes_.last;
   });
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
-    bool later =
-        row_invariant_[id] && (defined_in(id) > pass || (wanted[id] && values_[id] != names_[id]));
-    for (int next = pass + 1; next <= last_pass_ && !row_invariant_[id]; ++next) {
-      later = later || (is_needed(id, next) && !is_cached_for(id, next));
+    bool later = passes_.row_invariant[id] &&
+                 (defined_in(id) > pass || (wanted[id] && values_[id] != names_[id]));
+    for (int next = pass + 1; next <= passes_.last && !passes_.row_invariant[id]; ++next) {
+      later = later || (passes_.is_needed(id, next) && !passes_.is_cached_for(id, next));
     }
     for (const NodeId operand : graph_.nodes[id].inputs()) {
-      wanted[operand] = wanted[operand] || (later && row_invariant_[operand]);
+      wanted[operand] = wanted[operand] || (later && passes_.row_invariant[operand]);
     }
   }
   return wanted;
 }
 
 void ReductionEmitter::emit_row_groups() {
-  out_.line(1, "KILN_FOR_EACH_ROW_GROUP({}, {}, group, group_size) {{", index_, row_group_size());
+  out_.line(1, "KILN_FOR_EACH_ROW_GROUP({}, {}, group, group_size) {{", index_, passes_.row_group);
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!is_cached(id)) continue;
-    out_.line(2, "Lanes<f32, {}> {}_cached[{}];", schedule_.width, names_[id], row_group_size());
+    if (!passes_.is_cached(id)) continue;
+    out_.line(2, "Lanes<f32, {}> {}_cached[{}];", schedule_.width, names_[id], passes_.row_group);
   }
   const std::size_t before = out_.here();
   std::string declarations;
   std::vector<std::size_t> saved;
-  for (int pass = 0; pass <= last_pass_; ++pass) {
+  for (int pass = 0; pass <= passes_.last; ++pass) {
     out_.line(2, "for ({0} member = 0; member < group_size; ++member) {{", index_);
     out_.indent(1);
     out_.line(2, "const {} item = group + member;", index_);
@@ -67,20 +54,20 @@ void ReductionEmitter::emit_row_groups() {
     }
     row_values(pass);
     emit_pass(pass);
-    if (pass == last_pass_) {
-      row_values(last_pass_ + 1);
+    if (pass == passes_.last) {
+      row_values(passes_.last + 1);
       store_row_values();
     }
     const std::vector<bool> wanted = wanted_after(pass);
     std::erase_if(saved, [&](std::size_t id) { return !wanted[id]; });
-    for (std::size_t id = 0; id < graph_.nodes.size() && pass < last_pass_; ++id) {
+    for (std::size_t id = 0; id < graph_.nodes.size() && pass < passes_.last; ++id) {
       // What says places is there again in every pass, before its rows.
       const bool own = wanted[id] && defined_in(id) == pass && graph_.nodes[id].op != Op::input &&
                        !of_place_[id] && values_[id] == names_[id];
       if (!own) continue;
       out_.line(2, "{0}_group[member] = {0};", names_[id]);
       declarations += fmt::format("    {} {}_group[{}];\n", compute_type(graph_.nodes[id].dtype),
-                                  names_[id], row_group_size());
+                                  names_[id], passes_.row_group);
       saved.push_back(id);
     }
     out_.indent(-1);
@@ -88,13 +75,6 @@ void ReductionEmitter::emit_row_groups() {
   }
   out_.insert(before, declarations);
   out_.line(1, "}}");
-}
-
-std::vector<std::size_t> ReductionEmitter::trees_in(int pass) const {
-  std::vector<std::size_t> trees;
-  std::ranges::copy_if(reductions_in(pass), std::back_inserter(trees),
-                       [&](std::size_t id) { return sums_in_tree(graph_.nodes[id]); });
-  return trees;
 }
 
 // The loop over the vectors of a row, chunk by chunk if there are trees.
@@ -135,9 +115,9 @@ void ReductionEmitter::emit_host_pass(int pass) {
   if (!in_parts() && !trees.empty()) return emit_column_trees(pass, trees);
   open_vectors(trees);
   locate_vector(3);
-  if (pass == last_pass_) prefetch_next_row();
+  if (pass == passes_.last && in_parts()) prefetch_next_row();
   const auto for_each_streamed = [&](const auto& body) {
-    if (pass != last_pass_) return;
+    if (pass != passes_.last) return;
     for_each_result(false, [&](std::size_t i, const OperandText& operand) {
       if (is_streamed(i)) body(operand.name, line_text(i));
     });
@@ -155,7 +135,7 @@ void ReductionEmitter::emit_host_pass(int pass) {
   }
   const int depth = ragged ? 4 : 3;
   load_vector(pass, depth);
-  emit_vector(pass, depth, row_group_size() > 1 ? "member" : "vector");
+  emit_vector(pass, depth, passes_.row_group > 1 ? "member" : "vector");
   if (ragged) {
     out_.line(3, "}});");
     for_each_streamed([&](const std::string& name, const std::string& row) {
@@ -180,43 +160,20 @@ void ReductionEmitter::declare_own_lanes(std::size_t i, int depth) {
 void ReductionEmitter::load_vector(int pass, int depth) {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
-    if (operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
+    if (operand.output || operand.row_invariant || !passes_.is_read(operand, pass)) continue;
     declare_own_lanes(i, depth);
     out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
   }
 }
 
-bool ReductionEmitter::converts_in_blocks(std::size_t i) const {
-  const OperandText& operand = operands_[i];
-  const bool of_columns = is_host() && rows_.columns != 0 && !operand.output;
-  if (!(in_parts() || of_columns) || operand.dtype != DType::f16 || operand.row_invariant ||
-      schedule_.operands[i].access != Access::contiguous) {
-    return false;
-  }
-  const auto is_plain = [&](std::size_t id) {
-    return !node_text_.needs_storage(static_cast<NodeId>(id));
-  };
-  if (operand.output) {
-    return !is_indexed(i) && is_plain(operand.value) && !(is_streamed(i) && rows_.ragged) &&
-           compute_dtype(graph_.nodes[operand.value].dtype) == DType::f32;
-  }
-  const auto nodes = input_nodes_.find(operand.argument);
-  return nodes == input_nodes_.end() || std::ranges::all_of(nodes->second, is_plain);
-}
-
 // The last pass over a row reads from the caches, while memory has time to fetch the next row.
 void ReductionEmitter::prefetch_next_row() {
-  if (last_pass_ == 0 || rows_.vectors == 0 || rows_.axes != 1 || first_reduced() == 0) return;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
-    const std::uint32_t axis = first_reduced() - 1;
-    if (operand.output || operand.row_invariant || !schedule_.has_stride(i, axis) ||
-        !is_read(operand, 0) || schedule_.operands[i].access != Access::contiguous) {
-      continue;
-    }
-    const std::string_view per_group = row_group_size() > 1 ? " * i64(group_size)" : "";
+    if (!operand.next_prefetched) continue;
+    const std::string_view per_group = passes_.row_group > 1 ? " * i64(group_size)" : "";
     out_.line(3, "prefetch<{}>({}_row, i64({}){} + i64(first));", schedule_.width, operand.name,
-              operands_[i].stride_name(axis), per_group);
+              operand.stride_name(first_reduced() - 1), per_group);
   }
 }
 
@@ -231,7 +188,7 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
                 name);
     } else {
       const std::string_view lane =
-          converts_in_blocks(i) ? "f16_lane" : storage_type(operands_[i].dtype);
+          operands_[i].in_blocks ? "f16_lane" : storage_type(operands_[i].dtype);
       out_.line(depth, "Collected<{}, {}> {}_lanes;", lane, width(), name);
     }
     return;
@@ -242,7 +199,7 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
   } else if (in_parts()) {
     declare_own_lanes(i, depth);
     out_.line(depth, "auto {}_lanes = {}(part, {}, first{}{});", name,
-              converts_in_blocks(i) ? "half_results" : "results", row, stride, own_lanes(i));
+              operands_[i].in_blocks ? "half_results" : "results", row, stride, own_lanes(i));
   } else {
     out_.line(depth, "auto {}_lanes = {}<{}>({}, first{});", name,
               operands_[i].unrounded ? "unrounded_results" : "results", width(), row, stride);
@@ -269,7 +226,7 @@ void ReductionEmitter::store_result(int depth, std::size_t i, const std::string&
     }
   } else if (in_parts() && contiguous) {
     out_.line(depth, "{}(part, {}, first, {}_lanes{});",
-              converts_in_blocks(i) ? "store_halves" : "store", row, name, own_lanes(i));
+              operands_[i].in_blocks ? "store_halves" : "store", row, name, own_lanes(i));
   } else if (in_parts()) {
     out_.line(depth, "scatter(part, {}, first, {}, {}_lanes);", row,
               operands_[i].stride_name(inner()), name);

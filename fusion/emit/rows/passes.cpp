@@ -18,28 +18,26 @@ void ReductionEmitter::load_inputs() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!operands_[i].in_registers) continue;
     const std::string_view type = storage_type(operands_[i].dtype);
-    const int registers = operands_[i].in_smem ? register_vectors() : rows_.vectors;
+    const int registers = operands_[i].in_smem ? rows_.register_vectors() : rows_.vectors;
     if (registers != 0) {
       out_.line(2, "Vec<{}, {}> {}_registers[{}];", type, schedule_.width, operands_[i].name,
                 registers);
     }
-    if (is_shifted()) out_.line(2, "Vec<{}, 1> {};", type, end_of(operands_[i].name));
+    if (rows_.is_shifted()) out_.line(2, "Vec<{}, 1> {};", type, end_of(operands_[i].name));
     loaded.push_back(i);
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (cached_in_[id] < 0) continue;
-    if (register_vectors() != 0) {
+    if (passes_.cached_in[id] < 0) continue;
+    if (rows_.register_vectors() != 0) {
       out_.line(2, "{}<f32, {}> {}_cached[{}];", is_host() ? "Lanes" : "Vec", schedule_.width,
-                names_[id], register_vectors());
+                names_[id], rows_.register_vectors());
     }
-    if (is_shifted()) out_.line(2, "Vec<f32, 1> {};", end_of(names_[id]));
+    if (rows_.is_shifted()) out_.line(2, "Vec<f32, 1> {};", end_of(names_[id]));
   }
   if (loaded.empty()) return stage_weights();
-  if (uses_smem()) declare_smem();
+  if (passes_.uses_smem()) declare_smem();
   out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
-  // If every thread has a vector of the row, or the row has many chunks, indices past the end are
-  // clamped to the last vector, so that no load waits for a branch.
-  if (!is_full() && (rows_.full_vectors > 0 || keeps_chunks())) {
+  if (passes_.clamps_loads) {
     out_.line(3, "const {} vector = least({}, vectors - 1);", index_, slot_vector("slot"));
   } else {
     out_.line(3, "const {} vector = {};", index_, slot_vector("slot"));
@@ -50,27 +48,27 @@ void ReductionEmitter::load_inputs() {
   for (const std::size_t i : loaded) {
     const std::string in_register =
         fmt::format("{}_registers[slot] = {};", operands_[i].name, load_text(i));
-    const bool is_async = copies_rows_async() && is_copied(i);
     const std::string in_memory =
-        is_async ? fmt::format("copy_async<{}>({}_smem, {}, {}, first);", schedule_.width,
-                               operands_[i].name, smem_offset(), line_text(i))
-                 : fmt::format("store<{}, {}>({}_smem, {}, {});", schedule_.width,
-                               smem_alignment(i), operands_[i].name, smem_offset(), load_text(i));
+        operands_[i].copied
+            ? fmt::format("copy_async<{}>({}_smem, {}, {}, first);", schedule_.width,
+                          operands_[i].name, smem_offset(), line_text(i))
+            : fmt::format("store<{}, {}>({}_smem, {}, {});", schedule_.width, smem_alignment(i),
+                          operands_[i].name, smem_offset(), load_text(i));
     if (!operands_[i].in_smem) {
       out_.line(3, "{}", in_register);
-    } else if (register_vectors() == 0) {
+    } else if (rows_.register_vectors() == 0) {
       out_.line(3, "{}", in_memory);
     } else {
-      out_.line(3, "if (slot < {}) {}", register_vectors(), in_register);
+      out_.line(3, "if (slot < {}) {}", rows_.register_vectors(), in_register);
       out_.line(3, "else {}", in_memory);
     }
   }
-  if (copies_rows_async()) out_.line(3, "end_copies();");
+  if (passes_.copies_async) out_.line(3, "end_copies();");
   out_.line(2, "}}");
   slot_.clear();
-  copies_pending_ = copies_rows_async();
+  copies_pending_ = passes_.copies_async;
   begin_prefetch();
-  if (!is_shifted()) return;
+  if (!rows_.is_shifted()) return;
   for_ends([&] {
     for (const std::size_t i : loaded) {
       out_.line(3, "{} = {};", end_of(operands_[i].name), load_text(i));
@@ -89,24 +87,25 @@ void ReductionEmitter::declare_smem() {
     const std::string_view type = storage_type(operand.dtype);
     out_.line(2, "{0}* const {1}_smem = reinterpret_cast<{0}*>(memory + {2}) + {4} * {3};", type,
               operand.name, before / 16, schedule_.width,
-              rows_.copied   ? "threadIdx.x"
-              : in_cluster() ? "thread_in_block"
-                             : "thread");
-    before += rows_.in_smem * threads_of_block() * vector_bytes(operand);
+              rows_.copied         ? "threadIdx.x"
+              : rows_.in_cluster() ? "thread_in_block"
+                                   : "thread");
+    before += rows_.in_smem * rows_.block_threads() * passes_.vector_bytes(operand);
   }
 }
 
 std::string ReductionEmitter::smem_offset() const {
-  return fmt::format("(slot - {}) * {}", register_vectors(), threads_of_block() * schedule_.width);
+  return fmt::format("(slot - {}) * {}", rows_.register_vectors(),
+                     rows_.block_threads() * schedule_.width);
 }
 
 int ReductionEmitter::smem_alignment(std::size_t operand) const {
-  return std::min(16, vector_bytes(operands_[operand]));
+  return std::min(16, passes_.vector_bytes(operands_[operand]));
 }
 
 // A thread's last vectors may be past the end of its row.
 void ReductionEmitter::skip_missing(int depth, std::string_view slot) {
-  if (is_full()) return;
+  if (rows_.is_full()) return;
   std::string missing = fmt::format("vector >= {}", last_vector());
   if (rows_.full_vectors != 0)
     missing = fmt::format("{} >= {} && {}", slot, rows_.full_vectors, missing);
@@ -117,16 +116,16 @@ void ReductionEmitter::skip_missing(int depth, std::string_view slot) {
 // which each of the first threads has one. The other threads use the row's first element and ignore
 // the result: without a branch, this is computed beside the vectors.
 void ReductionEmitter::for_ends(const std::function<void()>& body) {
-  if (keeps_chunks()) {
+  if (rows_.keeps_chunks()) {
     if (in_row_chunk_) {
       out_.line(2, "{{");
     } else {
-      out_.line(2, "KILN_UNROLL for (int part = 0; part < {}; ++part) {{", chunks_kept());
+      out_.line(2, "KILN_UNROLL for (int part = 0; part < {}; ++part) {{", passes_.chunks_kept);
       out_.line(3, "const auto ends = kept.ends(part);");
       out_.line(3, "const bool at_end = ends.has_element();");
     }
     out_.line(3, "const {} first = at_end ? kept.start(part) + ends.element() : 0;", index_);
-  } else if (has_row_trees()) {
+  } else if (rows_.has_row_trees()) {
     out_.line(2, "{{");
     out_.line(
         3, "const {} first = {};", index_,
@@ -146,11 +145,11 @@ void ReductionEmitter::emit_pass(int pass) {
   prepare_divisors(pass);
   for (const std::size_t id : reductions_in(pass)) {
     const TypedNode& node = graph_.nodes[id];
-    if (sums_in_tree(node) && !is_host()) {
+    if (passes_.sums_in_tree(node) && !is_host()) {
       if (rows_.columns != 0) declare_column_tree(id);
       continue;
     }
-    if (sums_in_tree(node)) {
+    if (passes_.sums_in_tree(node)) {
       out_.line(2, "{}<{}, {}, {}> {}_tree;", in_parts() ? "TreeRows" : "TreeColumns",
                 info(node.op).combiner, partial_type(node), schedule_.width, names_[id]);
       continue;
@@ -163,12 +162,12 @@ void ReductionEmitter::emit_pass(int pass) {
     emit_host_pass(pass);
   } else if (const Ids trees = trees_in(pass); trees.empty()) {
     for_each_part(pass, [&](int) { emit_batches(pass); });
-    if (is_shifted()) for_ends([&] { emit_vector(pass, 3, ""); });
+    if (rows_.is_shifted()) for_ends([&] { emit_vector(pass, 3, ""); });
   } else if (rows_.columns != 0) {
     emit_threads_columns(pass, trees);
-  } else if (keeps_chunks()) {
+  } else if (rows_.keeps_chunks()) {
     emit_kept_chunks(pass, trees);
-  } else if (has_row_chunks()) {
+  } else if (rows_.has_row_chunks()) {
     emit_row_chunks(pass, trees);
   } else {
     emit_row_trees(pass, trees);
@@ -179,14 +178,14 @@ void ReductionEmitter::emit_pass(int pass) {
 void ReductionEmitter::declare_row_tree(std::size_t id) {
   const TypedNode& node = graph_.nodes[id];
   out_.line(2, "RowTree<{}, {}, {}, {}, {}{}> {}_tree;", info(node.op).combiner, partial_type(node),
-            threads_of_chunk(), schedule_.width, rows_.sets, of_blocks(), names_[id]);
+            rows_.chunk_threads(), schedule_.width, rows_.sets, of_blocks(), names_[id]);
 }
 
 // A pass with sums in the order of their tree. Elements before a row's first aligned vector are the
 // first of their residues, those after its last one the last.
 void ReductionEmitter::emit_row_trees(int pass, const Ids& trees) {
   for (const std::size_t id : trees) declare_row_tree(id);
-  if (is_shifted()) {
+  if (rows_.is_shifted()) {
     for_ends([&] { emit_vector(pass, 3, ""); });
     out_.line(2, "KILN_SYNCHRONIZE_WAVE();");
     for (const std::size_t id : trees) {
@@ -196,8 +195,8 @@ void ReductionEmitter::emit_row_trees(int pass, const Ids& trees) {
   in_row_tree_ = true;
   emit_batches(pass);
   in_row_tree_ = false;
-  if (!is_shifted()) return;
-  const bool kept = rows_.vectors != 0 && !keeps_chunks();
+  if (!rows_.is_shifted()) return;
+  const bool kept = rows_.vectors != 0 && !rows_.keeps_chunks();
   for (const std::size_t id : trees) {
     out_.line(2, "{0}_tree.end<{1}, {2}>(ends, {0}_ends);", names_[id],
               kept && rows_.sets > 1 ? rows_.full_vectors : 0,
@@ -224,7 +223,7 @@ void ReductionEmitter::emit_row_chunks(int pass, const Ids& trees) {
             index_);
   in_row_chunk_ = true;
   out_.indent(1);
-  if (is_shifted()) {
+  if (rows_.is_shifted()) {
     out_.line(2, "const {} vectors = count < head ? 0 : (count - head) / {};", index_,
               schedule_.width);
   } else {
@@ -232,7 +231,7 @@ void ReductionEmitter::emit_row_chunks(int pass, const Ids& trees) {
   }
   out_.line(2, "const u32 threads = threads_with_residues<{}, {}, {}>(count);", rows_.threads,
             schedule_.width, rows_.sets);
-  if (is_shifted()) {
+  if (rows_.is_shifted()) {
     out_.line(2, "const TreeEnds<{}, {}, {}> ends{{head, vectors, count, threads}};", rows_.threads,
               schedule_.width, index_);
     out_.line(2, "const bool at_end = ends.has_element();");
@@ -242,8 +241,8 @@ void ReductionEmitter::emit_row_chunks(int pass, const Ids& trees) {
     out_.line(2, "{0}_chunks.merge_after(number, merges);", names_[trees[k]]);
     out_.line(2, "{0}_chunks.leave({0}_tree, chunk_columns[{1}], number);", names_[trees[k]], k);
   }
-  if (is_shifted()) out_.line(2, "KILN_SYNCHRONIZE_WAVE();");
-  out_.line(2, "if (++number == {}) join();", chunks_together());
+  if (rows_.is_shifted()) out_.line(2, "KILN_SYNCHRONIZE_WAVE();");
+  out_.line(2, "if (++number == {}) join();", passes_.chunks_together);
   out_.indent(-1);
   in_row_chunk_ = false;
   out_.line(2, "}});");
@@ -256,11 +255,12 @@ void ReductionEmitter::emit_row_chunks(int pass, const Ids& trees) {
 // Writes `body` for the vectors of each chunk that threads keep, or for all vectors where they need
 // not know which one it is.
 void ReductionEmitter::for_each_part(int pass, const std::function<void(int)>& body) {
-  const bool known = !is_full() || !trees_in(pass).empty();
-  if (!keeps_chunks() || !known || (pass == last_pass_ && !prefetched_.empty())) return body(0);
-  for (kept_part_ = 0; kept_part_ < chunks_kept(); ++kept_part_) {
-    kept_from_ = kept_part_ * chunk_slots();
-    kept_to_ = std::min(kept_from_ + chunk_slots(), rows_.vectors);
+  const bool known = !rows_.is_full() || !trees_in(pass).empty();
+  if (!rows_.keeps_chunks() || !known || (pass == passes_.last && !passes_.prefetched.empty()))
+    return body(0);
+  for (kept_part_ = 0; kept_part_ < passes_.chunks_kept; ++kept_part_) {
+    kept_from_ = kept_part_ * passes_.chunk_slots();
+    kept_to_ = std::min(kept_from_ + passes_.chunk_slots(), rows_.vectors);
     body(kept_part_);
   }
   kept_part_ = -1;
@@ -270,12 +270,12 @@ void ReductionEmitter::for_each_part(int pass, const std::function<void(int)>& b
 
 // The same of chunks that threads keep on chip, one after the other.
 void ReductionEmitter::emit_kept_chunks(int pass, const Ids& trees) {
-  const int parts = chunks_kept();
+  const int parts = passes_.chunks_kept;
   if (rows_.chunk_blocks > 1) begin_cluster();
   for_each_part(pass, [&](int part) {
     out_.line(2, "{{");
     out_.indent(1);
-    if (is_shifted()) {
+    if (rows_.is_shifted()) {
       out_.line(2, "constexpr int part = {};", part);
       out_.line(2, "const auto ends = kept.ends(part);");
       out_.line(2, "const bool at_end = ends.has_element();");
@@ -287,7 +287,7 @@ void ReductionEmitter::emit_kept_chunks(int pass, const Ids& trees) {
       out_.line(2, "{0}_chunks.leave({0}_tree, chunk_columns[{1}], {2});", names_[trees[k]], k,
                 part);
     }
-    if (is_shifted() && part + 1 < parts) out_.line(2, "KILN_SYNCHRONIZE_WAVE();");
+    if (rows_.is_shifted() && part + 1 < parts) out_.line(2, "KILN_SYNCHRONIZE_WAVE();");
     out_.indent(-1);
     out_.line(2, "}}");
   });
@@ -296,8 +296,8 @@ void ReductionEmitter::emit_kept_chunks(int pass, const Ids& trees) {
 
 // What a thread has of an operand, or of a cached value, at an end of a row or of a chunk.
 std::string ReductionEmitter::end_of(const std::string& name) const {
-  if (!keeps_chunks()) return name + "_end";
-  return fmt::format("{}_end[{}]", name, at_ends_ ? "part" : std::to_string(chunks_kept()));
+  if (!rows_.keeps_chunks()) return name + "_end";
+  return fmt::format("{}_end[{}]", name, at_ends_ ? "part" : std::to_string(passes_.chunks_kept));
 }
 
 // The vectors of a thread on a GPU. Those that are not on chip are loaded in batches, whose loads
@@ -306,27 +306,25 @@ void ReductionEmitter::emit_batches(int pass) {
   std::vector<std::size_t> fetched;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
-    if (operand.output || operand.row_invariant || operand.in_registers || !is_read(operand, pass))
+    if (operand.output || operand.row_invariant || operand.in_registers ||
+        !passes_.is_read(operand, pass))
       continue;
     fetched.push_back(i);
   }
-  if (pass == last_pass_ && !prefetched_.empty()) return emit_prefetched(pass);
-  if (rows_.vectors != 0 && (fetched.empty() || uses_smem())) {
-    if (register_vectors() != 0 || !uses_smem()) {
-      emit_slots(pass, kept_from_, uses_smem() ? std::min(kept_to_, register_vectors()) : kept_to_,
+  if (pass == passes_.last && !passes_.prefetched.empty()) return emit_prefetched(pass);
+  if (rows_.vectors != 0 && (fetched.empty() || passes_.uses_smem())) {
+    if (rows_.register_vectors() != 0 || !passes_.uses_smem()) {
+      emit_slots(pass, kept_from_,
+                 passes_.uses_smem() ? std::min(kept_to_, rows_.register_vectors()) : kept_to_,
                  "KILN_UNROLL");
     }
-    if (uses_smem()) {
+    if (passes_.uses_smem()) {
       from_smem_ = true;
       if (copies_pending_) {
         emit_arriving(pass);
       } else {
-        // Of a chunk, whose vectors are few, all at once where that leaves registers.
-        constexpr int kFewKept = 4;
-        const bool has_room = in_cluster() ? is_full() : register_vectors() <= kFewKept;
-        const bool all = rows_.copied || (keeps_chunks() && has_room);
-        emit_slots(pass, std::max(kept_from_, register_vectors()), kept_to_,
-                   all ? "KILN_UNROLL" : "KILN_UNROLL_TWICE");
+        emit_slots(pass, std::max(kept_from_, rows_.register_vectors()), kept_to_,
+                   passes_.unrolls_smem ? "KILN_UNROLL" : "KILN_UNROLL_TWICE");
       }
       from_smem_ = false;
     }
@@ -336,7 +334,7 @@ void ReductionEmitter::emit_batches(int pass) {
   if (rows_.vectors != 0) {
     out_.line(2, "KILN_UNROLL for (int base = {}; base < {}; base += {}) {{", kept_from_, kept_to_,
               rows_.batch);
-  } else if (is_backwards(pass)) {
+  } else if (passes_.is_backwards(pass)) {
     const int all = rows_.threads * rows_.batch;
     out_.line(2, "for ({0} left = (vectors + {1}) / {2}; left-- > 0;) {{", index_, all - 1, all);
     out_.line(3, "const {} batch = left * {} + thread;", index_, all);
@@ -358,11 +356,6 @@ void ReductionEmitter::emit_batches(int pass) {
   emit_vector(pass, 4, rows_.vectors != 0 ? "base + step" : "step");
   out_.line(3, "}}");
   out_.line(2, "}}");
-}
-
-// A pass that only stores goes over the row backwards, beginning with what the caches still hold.
-bool ReductionEmitter::is_backwards(int pass) const {
-  return rows_.columns == 0 && !rows_.split && pass != 0 && reductions_in(pass).empty();
 }
 
 // A pass over the vectors from `from` to `to` of those that a thread keeps.
@@ -409,22 +402,24 @@ void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth
 // One vector's part of a pass.
 void ReductionEmitter::emit_vector(int pass, int depth, std::string_view slot_index) {
   for (const OperandText& operand : operands_) {
-    if (is_host() || operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
+    if (is_host() || operand.output || operand.row_invariant || !passes_.is_read(operand, pass))
+      continue;
     const auto i = static_cast<std::size_t>(&operand - operands_.data());
     if (at_ends_) {
       out_.line(depth, "const auto {}_lanes = {};", operand.name,
                 operand.in_registers ? end_of(operand.name) : load_text(i));
-    } else if (operand.in_smem && from_prefetch_ && register_vectors() != 0) {
+    } else if (operand.in_smem && from_prefetch_ && rows_.register_vectors() != 0) {
       out_.line(depth, "const auto {0}_lanes =", operand.name);
-      out_.line(depth + 2, "slot < {0} ? {1}_registers[slot < {0} ? slot : 0]", register_vectors(),
-                operand.name);
+      out_.line(depth + 2, "slot < {0} ? {1}_registers[slot < {0} ? slot : 0]",
+                rows_.register_vectors(), operand.name);
       out_.line(depth + 2, "{:{}} : {}<{}, {}>({}_smem, {});", "",
-                std::to_string(register_vectors()).size() + 5, load_name(), schedule_.width,
+                std::to_string(rows_.register_vectors()).size() + 5, load_name(), schedule_.width,
                 smem_alignment(i), operand.name, smem_offset());
     } else if (operand.in_smem && (from_smem_ || from_prefetch_)) {
       out_.line(depth, "const auto {0}_lanes = {4}<{1}, {2}>({0}_smem, {3});", operand.name,
                 schedule_.width, smem_alignment(i), smem_offset(), load_name());
-    } else if (!operand.in_registers && (loads_directly_ || (uses_smem() && !from_prefetch_))) {
+    } else if (!operand.in_registers &&
+               (loads_directly_ || (passes_.uses_smem() && !from_prefetch_))) {
       out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
     } else {
       out_.line(depth, "const auto& {0}_lanes = {0}_{1}[{2}];", operand.name,
@@ -432,7 +427,7 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view slot_in
                 operand.in_registers ? slot_index : "step");
     }
   }
-  if (pass == last_pass_) {
+  if (pass == passes_.last) {
     for_each_result(
         false, [&](std::size_t i, const OperandText&) { open_result(depth, i, line_text(i)); });
   }
@@ -447,7 +442,7 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view slot_in
   open_cached(pass, depth);
   emit_lanes(pass, depth, slot_index);
   close_cached(pass, depth);
-  if (pass == last_pass_) {
+  if (pass == passes_.last) {
     for_each_result(
         false, [&](std::size_t i, const OperandText&) { store_result(depth, i, line_text(i)); });
   }
@@ -469,13 +464,13 @@ void ReductionEmitter::emit_each_lane(int pass, int depth, std::string_view slot
       emit_element(id, pass, depth + 1, slot_index);
     }
   }
-  if (pass == last_pass_) {
+  if (pass == passes_.last) {
     for_each_result(false, [&](std::size_t i, const OperandText& operand) {
       out_.line(depth + 1, "{}_lanes[lane] = {};", operand.name,
-                operand.unrounded       ? values_[operand.value]
-                : converts_in_blocks(i) ? fmt::format("to<f16_lane>({})", values_[operand.value])
-                : is_host()             ? node_text_.store_on_host(operand.value, values_, storage_)
-                                        : node_text_.store(operand.value, values_, storage_));
+                operand.unrounded        ? values_[operand.value]
+                : operands_[i].in_blocks ? fmt::format("to<f16_lane>({})", values_[operand.value])
+                : is_host() ? node_text_.store_on_host(operand.value, values_, storage_)
+                            : node_text_.store(operand.value, values_, storage_));
     });
   }
   out_.line(depth, "}}");
@@ -483,14 +478,16 @@ void ReductionEmitter::emit_each_lane(int pass, int depth, std::string_view slot
 
 // The value of a lane: computed, or cached by an earlier pass.
 void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::string_view slot) {
-  if (is_cached_for(id, pass)) {
+  if (passes_.is_cached_for(id, pass)) {
     out_.line(depth, "const f32 {} = {};", names_[id], cached_text(id, slot));
     values_[id] = names_[id];
     return;
   }
-  if (fast_quotients_ && is_shared_quotient(id, pass)) return emit_fast_quotient(id, depth);
+  if (fast_quotients_ && std::ranges::binary_search(passes_.quotients, id)) {
+    return emit_fast_quotient(id, depth);
+  }
   emit_value(id, depth);
-  if (cached_in_[id] == pass) {
+  if (passes_.cached_in[id] == pass) {
     out_.line(depth, "{} = {};", cached_text(id, slot), values_[id]);
   }
 }
@@ -498,7 +495,7 @@ void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::st
 std::string ReductionEmitter::cached_text(std::size_t id, std::string_view slot) {
   const std::string& name = names_[id];
   if (in_parts()) return fmt::format("{}_cached[{}].lane[part.at + lane]", name, slot);
-  if (has_place(id) && is_in_smem()) return name + "_kept.lane[lane]";
+  if (passes_.has_place(id) && is_in_smem()) return name + "_kept.lane[lane]";
   return at_ends_ ? end_of(name) + ".lane[lane]"
                   : fmt::format("{}_cached[{}].lane[lane]", name, slot);
 }
@@ -515,7 +512,7 @@ void ReductionEmitter::emit_combine(std::size_t id, int depth) {
               info(node.op).combiner, names_[id], value);
     return;
   }
-  if (is_host() && sums_in_tree(node)) {
+  if (is_host() && passes_.sums_in_tree(node)) {
     out_.line(depth, "{0}_lanes[lane] = {0}_tree.combine(step, {0}_lanes[lane], {1}, {1});",
               names_[id], value);
     return;
@@ -524,14 +521,14 @@ void ReductionEmitter::emit_combine(std::size_t id, int depth) {
     out_.line(depth, "{}_lanes.combine<{}>(lane, {});", names_[id], info(node.op).combiner, value);
     return;
   }
-  if (at_ends_ && sums_in_tree(node)) {
+  if (at_ends_ && passes_.sums_in_tree(node)) {
     out_.line(depth, "{}_ends.put(ends, at_end, {});", names_[id], value);
     return;
   }
   // A thread meets the elements of a lane in order, but for chunks and for those at ends, which may
   // come first.
   const bool in_order = is_arg_reduction(node.op) && rows_.columns == 0 && !at_ends_ &&
-                        !has_row_chunks() && !(is_shifted() && in_row_tree_);
+                        !rows_.has_row_chunks() && !(rows_.is_shifted() && in_row_tree_);
   out_.line(depth, "{3}{0}_lanes[lane] = {1}::{4}({0}_lanes[lane], {2});", names_[id],
             info(node.op).combiner, value, at_ends_ ? "if (at_end) " : "",
             in_order ? "append" : "combine");
@@ -575,7 +572,7 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
   if (node_text_.needs_storage(static_cast<NodeId>(id)))
     storage_[id] = node_text_.bits(node, values_, storage_);
   // Of columns what there is one of for each is kept in lanes, as a value.
-  const bool of_lanes = rows_.columns != 0 && row_invariant_[id];
+  const bool of_lanes = rows_.columns != 0 && passes_.row_invariant[id];
   if (!of_lanes && node_text_.rounds(node) &&
       std::ranges::any_of(operands_, [&](const OperandText& operand) {
         return operand.output && operand.value == id;

@@ -10,31 +10,10 @@
 
 namespace kiln::fusion {
 
-// Of a value that the pass needs.
-bool ReductionEmitter::is_shared_quotient(std::size_t id, int pass) const {
-  const TypedNode& node = graph_.nodes[id];
-  if (node.op != Op::div || compute_dtype(node.dtype) != DType::f32) return false;
-  const NodeId by = node.operands[1];
-  return row_invariant_[by] && graph_.nodes[by].op != Op::constant && !is_cached_for(id, pass);
-}
-
-// The quotients of the last pass that share a divisor. Their lanes are computed again where a
-// dividend or the divisor is outside the range of the fast method.
-std::vector<std::size_t> ReductionEmitter::shared_quotients(int pass) const {
-  std::vector<std::size_t> quotients;
-  if (is_host() || accuracy_ == Accuracy::fast || pass != last_pass_ ||
-      !reductions_in(pass).empty()) {
-    return quotients;
-  }
-  for (const std::size_t id : needed_in(pass)) {
-    if (is_shared_quotient(id, pass)) quotients.push_back(id);
-  }
-  return quotients;
-}
-
 void ReductionEmitter::prepare_divisors(int pass) {
   std::set<NodeId> prepared;
-  for (const std::size_t id : shared_quotients(pass)) {
+  if (pass != passes_.last) return;
+  for (const std::size_t id : passes_.quotients) {
     const NodeId by = graph_.nodes[id].operands[1];
     if (!prepared.insert(by).second) continue;
     if (rows_.columns == 0) {
@@ -50,8 +29,7 @@ void ReductionEmitter::prepare_divisors(int pass) {
 
 // Writes the lanes of a vector with the fast method, and again without it if that does not apply.
 void ReductionEmitter::emit_lanes(int pass, int depth, std::string_view slot) {
-  const std::vector<std::size_t> quotients =
-      at_ends_ ? std::vector<std::size_t>() : shared_quotients(pass);
+  const Ids quotients = at_ends_ || pass != passes_.last ? Ids() : passes_.quotients;
   if (quotients.empty()) return emit_each_lane(pass, depth, slot);
   std::string found;
   for (const std::size_t id : quotients) {

@@ -20,7 +20,8 @@ class RowEmitter : public ReductionEmitter {
 
  private:
   bool stages(std::size_t i) const {
-    return rows_.row_step != 0 && schedule_.operands[i].can_stage() && is_used(operands_[i]);
+    return rows_.row_step != 0 && schedule_.operands[i].can_stage() &&
+           passes_.is_used(operands_[i]);
   }
   bool is_guarded() const override { return rows_.rows > 1; }
 
@@ -34,7 +35,7 @@ class RowEmitter : public ReductionEmitter {
   }
 
   void shared_memory() override {
-    if (has_row_chunks()) {
+    if (rows_.has_row_chunks()) {
       declare_chunk_columns();
     } else {
       declare_tree_slots();
@@ -43,16 +44,16 @@ class RowEmitter : public ReductionEmitter {
       const TypedNode& node = graph_.nodes[id];
       if (!is_reduction(node.op)) continue;
       const std::string type = partial_type(node);
-      if (has_row_trees() && sums_in_tree(node)) {
-        if (has_row_chunks()) declare_chunks(id);
-        if (!is_shifted()) continue;
+      if (rows_.has_row_trees() && passes_.sums_in_tree(node)) {
+        if (rows_.has_row_chunks()) declare_chunks(id);
+        if (!rows_.is_shifted()) continue;
         out_.line(1, "KILN_SHARED TreeEndSlots<{}, {}, {}, {}, {}{}> {}_ends;",
-                  info(node.op).combiner, type, threads_of_chunk(), schedule_.width, rows_.rows,
+                  info(node.op).combiner, type, rows_.chunk_threads(), schedule_.width, rows_.rows,
                   of_blocks(), names_[id]);
         continue;
       }
-      if (in_cluster()) {
-        out_.line(1, "KILN_SHARED ClusterSlots<{}, {}, {}> {}_slots;", type, threads_of_block(),
+      if (rows_.in_cluster()) {
+        out_.line(1, "KILN_SHARED ClusterSlots<{}, {}, {}> {}_slots;", type, rows_.block_threads(),
                   rows_.cluster_blocks, names_[id]);
       } else {
         out_.line(1, "KILN_SHARED Slots<{}, {}> {}_slots;", type, rows_.threads, names_[id]);
@@ -65,38 +66,35 @@ class RowEmitter : public ReductionEmitter {
     }
   }
 
-  // Trees use two buffers in turn: where all have passed the barrier of one of them, they have read
-  // the other one. Rows in shared memory leave room for one.
   void declare_tree_slots() {
-    const auto trees = std::ranges::count_if(graph_.nodes, [&](const TypedNode& node) {
-      return has_row_trees() && is_reduction(node.op) && sums_in_tree(node);
-    });
-    tree_buffers_ = std::min(static_cast<int>(trees), uses_smem() ? 1 : 2);
-    if (trees == 0) return;
-    out_.line(1, "KILN_SHARED TreeSlots<{}, {}, {}> tree_slots[{}];", partial_bytes(),
-              rows_.threads, schedule_.width, tree_buffers_);
+    if (passes_.tree_buffers == 0) return;
+    out_.line(1, "KILN_SHARED TreeSlots<{}, {}, {}> tree_slots[{}];", passes_.partial_bytes,
+              rows_.threads, schedule_.width, passes_.tree_buffers);
   }
 
   // Passes use the same ones: where all have passed the barrier after what one of them combined,
   // they have read it.
   void declare_chunk_columns() {
-    if (most_trees() == 0) return;
-    out_.line(1, "KILN_SHARED ChunkColumns<{}, {}, {}, {}{}> chunk_columns[{}];", partial_bytes(),
-              threads_of_chunk(), schedule_.width,
-              keeps_chunks() ? chunks_kept() : chunks_together(), of_blocks(), most_trees());
+    if (passes_.most_trees == 0) return;
+    out_.line(1, "KILN_SHARED ChunkColumns<{}, {}, {}, {}{}> chunk_columns[{}];",
+              passes_.partial_bytes, rows_.chunk_threads(), schedule_.width,
+              rows_.keeps_chunks() ? passes_.chunks_kept : passes_.chunks_together, of_blocks(),
+              passes_.most_trees);
   }
 
   void declare_chunks(std::size_t id) {
     const TypedNode& node = graph_.nodes[id];
-    const std::string kept = fmt::format("{}, {}, {}, {}", info(node.op).combiner,
-                                         partial_type(node), threads_of_chunk(), schedule_.width);
-    if (in_cluster()) {
-      out_.line(1, "KILN_SHARED ClusterChunks<{}, {}, {}{}> {}_chunks;", kept, chunks_kept(),
+    const std::string kept =
+        fmt::format("{}, {}, {}, {}", info(node.op).combiner, partial_type(node),
+                    rows_.chunk_threads(), schedule_.width);
+    if (rows_.in_cluster()) {
+      out_.line(1, "KILN_SHARED ClusterChunks<{}, {}, {}{}> {}_chunks;", kept, passes_.chunks_kept,
                 rows_.cluster_blocks, of_blocks(), names_[id]);
-    } else if (keeps_chunks()) {
-      out_.line(1, "KILN_SHARED ChunkResults<{}, {}> {}_chunks;", kept, chunks_kept(), names_[id]);
+    } else if (rows_.keeps_chunks()) {
+      out_.line(1, "KILN_SHARED ChunkResults<{}, {}> {}_chunks;", kept, passes_.chunks_kept,
+                names_[id]);
     } else {
-      out_.line(1, "KILN_SHARED ChunkStack<{}, {}> {}_chunks;", kept, chunks_together(),
+      out_.line(1, "KILN_SHARED ChunkStack<{}, {}> {}_chunks;", kept, passes_.chunks_together,
                 names_[id]);
     }
   }
@@ -111,7 +109,7 @@ class RowEmitter : public ReductionEmitter {
     for (std::size_t k = 0; k < trees.size(); ++k) {
       out_.line(2, "{}_chunks.combine(chunk_columns[{}], {});", names_[trees[k]], k, count);
     }
-    if (in_cluster()) {
+    if (rows_.in_cluster()) {
       meet_in_cluster();
     } else {
       out_.line(2, "KILN_SYNCHRONIZE();");
@@ -124,7 +122,7 @@ class RowEmitter : public ReductionEmitter {
   }
 
   void begin_cluster() override {
-    if (!in_cluster() || cluster_begun_) return;
+    if (!rows_.in_cluster() || cluster_begun_) return;
     cluster_begun_ = true;
     out_.line(2, "await_cluster();  // all blocks have begun and read the slots of the row before");
   }
@@ -137,18 +135,18 @@ class RowEmitter : public ReductionEmitter {
 
   std::string tree_result(std::size_t id) {
     if (is_host()) return names_[id] + "_tree.result()";
-    if (has_row_chunks()) return names_[id] + "_chunks.result()";
-    if (tree_buffers_ == 1 && trees_begun_ != 0) out_.line(2, "KILN_SYNCHRONIZE();");
+    if (rows_.has_row_chunks()) return names_[id] + "_chunks.result()";
+    if (passes_.tree_buffers == 1 && trees_begun_ != 0) out_.line(2, "KILN_SYNCHRONIZE();");
     return fmt::format("{}_tree.result(tree_slots[{}])", names_[id],
-                       trees_begun_++ % tree_buffers_);
+                       trees_begun_++ % passes_.tree_buffers);
   }
 
   void locate_rows() override {
     // Threads may still read what they have at the ends of the rows before.
-    if (schedule_.wide_index && rows_.rows > 1 && is_shifted() && has_row_trees()) {
+    if (schedule_.wide_index && rows_.rows > 1 && rows_.is_shifted() && rows_.has_row_trees()) {
       out_.line(2, "KILN_SYNCHRONIZE_WAVE();");
     }
-    std::string unit = in_cluster() ? fmt::format("item / {}", rows_.cluster_blocks) : "item";
+    std::string unit = rows_.in_cluster() ? fmt::format("item / {}", rows_.cluster_blocks) : "item";
     if (rows_.rows > 1) {
       unit = "least(wanted, row_count - 1)";
       if (rows_.row_step != 0) {
@@ -170,15 +168,16 @@ class RowEmitter : public ReductionEmitter {
       out_.line(2, "KILN_SYNCHRONIZE();");  // threads may still read the slots of the row before
     }
     locate_split(unit, "row");
-    if (in_cluster()) {
+    if (rows_.in_cluster()) {
       out_.line(2, "arrive_in_cluster();");
       out_.line(2, "const {} thread_in_block = {};", index_,
-                has_row_trees() ? fmt::format("TreeThreads<{}, {}{}>::thread()", threads_of_chunk(),
-                                              schedule_.width, of_blocks())
-                                : fmt::format("thread_of<1, {}>()", threads_of_block()));
+                rows_.has_row_trees()
+                    ? fmt::format("TreeThreads<{}, {}{}>::thread()", rows_.chunk_threads(),
+                                  schedule_.width, of_blocks())
+                    : fmt::format("thread_of<1, {}>()", rows_.block_threads()));
       out_.line(2, "const {} thread = {} * {} + thread_in_block;", index_, chunk_group(),
-                threads_of_chunk() * (has_row_trees() ? rows_.vectors : 1));
-    } else if (has_row_trees()) {
+                rows_.chunk_threads() * (rows_.has_row_trees() ? rows_.vectors : 1));
+    } else if (rows_.has_row_trees()) {
       out_.line(2, "const {} thread = TreeThreads<{}, {}>::thread();", index_, rows_.threads,
                 schedule_.width);
     } else if (!is_host()) {
@@ -189,13 +188,13 @@ class RowEmitter : public ReductionEmitter {
     row_pointers();
     row_places();
     row_segments();
-    if (is_shifted()) {
+    if (rows_.is_shifted()) {
       out_.line(2, "const {} head = head_of<{}>({}_row);", index_, schedule_.width,
                 operands_[static_cast<std::size_t>(rows_.phase)].name);
       out_.line(2, "const {} vectors = (size - head) / {};", index_, schedule_.width);
-      if (keeps_chunks()) {
+      if (rows_.keeps_chunks()) {
         // Each chunk has ends of its own.
-      } else if (has_row_trees()) {
+      } else if (rows_.has_row_trees()) {
         out_.line(2, "const TreeEnds<{0}, {1}, {2}> ends{{head, vectors, size, {0}}};",
                   rows_.threads, schedule_.width, index_);
         out_.line(2, "const bool at_end = ends.has_element();");
@@ -204,20 +203,21 @@ class RowEmitter : public ReductionEmitter {
                   rows_.split ? "split == 0 && " : "", schedule_.width);
       }
     }
-    if (keeps_chunks() && !is_full()) {
-      out_.line(2, "const RowChunks<{}, {}, {}, {}, {}, {}{}> kept({}, {}, {});",
-                threads_of_chunk(), schedule_.width, rows_.sets, chunks_kept(), !in_cluster(),
-                index_, of_blocks(), row_size(), is_shifted() ? "head" : "0",
-                in_cluster() ? fmt::format("{} * {}", chunk_group(), chunks_kept()) : "0");
+    if (rows_.keeps_chunks() && !rows_.is_full()) {
+      out_.line(
+          2, "const RowChunks<{}, {}, {}, {}, {}, {}{}> kept({}, {}, {});", rows_.chunk_threads(),
+          schedule_.width, rows_.sets, passes_.chunks_kept, !rows_.in_cluster(), index_,
+          of_blocks(), row_size(), rows_.is_shifted() ? "head" : "0",
+          rows_.in_cluster() ? fmt::format("{} * {}", chunk_group(), passes_.chunks_kept) : "0");
     }
-    if (has_row_trees() && rows_.vectors == 0 && !has_row_chunks()) {
+    if (rows_.has_row_trees() && rows_.vectors == 0 && !rows_.has_row_chunks()) {
       out_.line(2, "const u32 threads = threads_with_residues<{}, {}, {}>({});", rows_.threads,
                 schedule_.width, rows_.sets, row_size());
     }
     split_bounds();
     for (const OperandText& operand : operands_) {
-      if (operand.output || !operand.row_invariant || !is_used(operand)) continue;
-      const std::size_t id = input_nodes_.at(operand.argument).front();
+      if (operand.output || !operand.row_invariant || !passes_.is_used(operand)) continue;
+      const std::size_t id = passes_.input_nodes.at(operand.argument).front();
       if (of_place_[id]) continue;  // row_places() has defined it
       define_input(id, 2, operand.name, fmt::format("*{}_row", operand.name));
     }
@@ -225,10 +225,10 @@ class RowEmitter : public ReductionEmitter {
 
   void locate_vector(int depth) override {
     const std::string scale = schedule_.width == 1 ? "" : fmt::format(" * {}", schedule_.width);
-    const bool in_chunk = in_row_chunk_ && !keeps_chunks();
+    const bool in_chunk = in_row_chunk_ && !rows_.keeps_chunks();
     if (in_segments() || !has_segments()) {
       out_.line(depth, "const {} first = {}vector{}{};", index_, in_chunk ? "chunk + " : "", scale,
-                is_shifted() ? " + head" : "");
+                rows_.is_shifted() ? " + head" : "");
       return;
     }
     const std::string_view at = in_chunk ? "of_row" : "vector";
@@ -249,7 +249,7 @@ class RowEmitter : public ReductionEmitter {
                          operands_[i].name);
     }
     if (in_parts() && (in_segments() || schedule_.operands[i].access == Access::contiguous)) {
-      return fmt::format("{}(part, {}, first{})", converts_in_blocks(i) ? "load_halves" : "load",
+      return fmt::format("{}(part, {}, first{})", operands_[i].in_blocks ? "load_halves" : "load",
                          line_text(i), own_lanes(i));
     }
     if (in_parts()) {
@@ -299,7 +299,7 @@ class RowEmitter : public ReductionEmitter {
     const TypedNode& node = graph_.nodes[id];
     begin_cluster();
     const std::string combined =
-        sums_in_tree(node)
+        passes_.sums_in_tree(node)
             ? tree_result(id)
             : fmt::format("reduce<{0}>({1}_lanes, {1}_slots)", info(node.op).combiner, names_[id]);
     out_.line(2, "const {} {} = {};", compute_type(node.dtype), names_[id],
@@ -317,7 +317,6 @@ class RowEmitter : public ReductionEmitter {
     });
   }
 
-  int tree_buffers_ = 0;
   int trees_begun_ = 0;
   bool cluster_begun_ =
       false;  ///< the code so far has waited for all blocks of the cluster to begin
@@ -325,11 +324,12 @@ class RowEmitter : public ReductionEmitter {
 
 }  // namespace
 
-KernelDescription emit_rows(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy) {
+KernelDescription emit_rows(const TypedGraph& graph, const Schedule& schedule,
+                            const PassSchedule& passes, Accuracy accuracy) {
   if (schedule.reduction.columns != 0) {
-    return emit_columns(graph, schedule, accuracy);
+    return emit_columns(graph, schedule, passes, accuracy);
   }
-  return RowEmitter(graph, schedule, accuracy).run();
+  return RowEmitter(graph, schedule, passes, accuracy).run();
 }
 
 }  // namespace kiln::fusion

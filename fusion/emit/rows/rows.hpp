@@ -5,12 +5,14 @@
 #include <string_view>
 
 #include "fusion/emit/emit.hpp"
+#include "fusion/schedule/rows/pass_schedule.hpp"
 
 namespace kiln::fusion {
 
 /// `graph` has no trivial reductions and its space no conflict (infer/reduce_space.hpp);
 /// `schedule` is of plan_rows(), its operands the array arguments in the graph's order, then the
-/// outputs.
-KernelDescription emit_rows(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy);
+/// outputs; `passes` are of both.
+KernelDescription emit_rows(const TypedGraph& graph, const Schedule& schedule,
+                            const PassSchedule& passes, Accuracy accuracy);
 
 }  // namespace kiln::fusion

@@ -63,8 +63,8 @@ constexpr int kRoom = 80 << 10;
 constexpr int kRoomOfBf16 = 96 << 10;
 
 // With two weights for each element all of a row of 64 KiB is in shared memory, which leaves the
-// registers to weights (emit/rows/prefetch.cpp). Where threads have different numbers of vectors,
-// that takes too many registers.
+// registers to weights (pass_memory.cpp). Where threads have different numbers of vectors, that
+// takes too many registers.
 constexpr int kRoomBesideWeights = 64 << 10;
 
 // Rows of several chunks that threads have no room for are copied to shared memory as a whole, by

@@ -414,7 +414,15 @@ TEST_F(Tool, ExplainsAVariant) {
   EXPECT_EQ(target["layout"]["operands"][1]["bytes"], 4 * 32);
   EXPECT_EQ(target["layout"]["operands"][2]["name"], "out");
   EXPECT_GT(target["layout"]["expected_fraction_of_copy"], 0.5);
+  EXPECT_TRUE(target["layout"]["passes"].empty());
   EXPECT_TRUE(target["resources"].contains("code_bytes"));
+}
+
+TEST_F(Tool, ExplainsThePassesOverRows) {
+  KILN_NEED(host);
+  const json report = run_json({"explain", "softmax(x, -1)", "--type", "x=f32[64,4096]", "--json"});
+  EXPECT_EQ(report["targets"][0]["layout"]["passes"],
+            (std::vector<std::string>{"3: max; sum; stores", "exp kept for later passes"}));
 }
 
 TEST_F(Tool, ExplainsWhyAnAccessIsNoWider) {
