@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fusion/graph/number.hpp"
 #include "fusion/graph/size_trace.hpp"
 
 namespace kiln::fusion {
@@ -96,6 +97,19 @@ NodeId GraphRewriter::reshaped(NodeId id, const Dims& wanted) {
   }
   const std::uint64_t list = add_list({wanted.begin(), wanted.end()});
   return add({Op::reshape, node(id).dtype, 1, {id}, list}, wanted);
+}
+
+NodeId GraphRewriter::converted(NodeId id, DType dtype) {
+  if (node(id).dtype == dtype) return id;
+  return add({Op::promote, dtype, 1, {id}, 0}, Dims(shape(id)));
+}
+
+NodeId GraphRewriter::combined(Op op, NodeId a, NodeId b) {
+  return add({op, node(a).dtype, 2, {a, b}, 0}, Dims(shape(a)));
+}
+
+NodeId GraphRewriter::number(double value, DType dtype) {
+  return add({Op::constant, dtype, 0, {}, encode(value, dtype)}, {});
 }
 
 }  // namespace kiln::fusion

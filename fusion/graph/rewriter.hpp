@@ -77,6 +77,12 @@ class GraphRewriter {
   /// order where that has the shape, else a new reshape.
   NodeId reshaped(NodeId id, const Dims& wanted);
 
+  /// New nodes: a value in another dtype, or itself; an operation on two values of one dtype, in
+  /// the shape of the first one; and a number of a floating-point dtype that is computed in.
+  NodeId converted(NodeId id, DType dtype);
+  NodeId combined(Op op, NodeId a, NodeId b);
+  NodeId number(double value, DType dtype);
+
   /// As GraphBuilder has them.
   NodeId add(const TypedNode& node, const Dims& shape) { return builder_.add(node, shape); }
   std::uint64_t add_list(const std::vector<std::int64_t>& list) { return builder_.add_list(list); }

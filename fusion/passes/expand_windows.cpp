@@ -95,23 +95,23 @@ class WindowExpanding {
     for (std::size_t k = 0; k < shape(id).size(); ++k) {
       if (shape(id)[k] != reduced_shape(id)[k]) partial = slices(partial, k);
     }
-    for (NodeId& element : partial) element = converted(element, dtype, shape(id));
+    for (NodeId& element : partial) element = to_.converted(element, dtype);
     for (std::size_t half = std::bit_ceil(partial.size()) / 2; half != 0; half /= 2) {
       for (std::size_t i = 0; i + half < partial.size(); ++i) {
-        partial[i] = combined(*combining_op(own.op), partial[i], partial[i + half], shape(id));
+        partial[i] = to_.combined(*combining_op(own.op), partial[i], partial[i + half]);
       }
       partial.resize(std::min(half, partial.size()));
     }
     NodeId result = partial[0];
     if (own.op == Op::sum || own.op == Op::mean) {
       // A sum of nothing but -0 is +0.
-      result = combined(Op::add, result, number(0, dtype), shape(id));
+      result = to_.combined(Op::add, result, to_.number(0, dtype));
     }
     if (own.op == Op::mean) {
       const std::int64_t elements = element_count(reduced_shape(id)) / element_count(shape(id));
-      result = combined(Op::div, result, number(static_cast<double>(elements), dtype), shape(id));
+      result = to_.combined(Op::div, result, to_.number(static_cast<double>(elements), dtype));
     }
-    return converted(result, own.dtype, shape(id));
+    return to_.converted(result, own.dtype);
   }
 
   // Of each value, its elements along an axis, one after the other.
@@ -129,22 +129,6 @@ class WindowExpanding {
       }
     }
     return result;
-  }
-
-  NodeId converted(NodeId id, DType dtype, const Dims& shape) {
-    if (to_.node(id).dtype == dtype) return id;
-    return to_.add({Op::promote, dtype, 1, {id}, 0}, shape);
-  }
-
-  NodeId combined(Op op, NodeId a, NodeId b, const Dims& shape) {
-    return to_.add({op, to_.node(a).dtype, 2, {a, b}, 0}, shape);
-  }
-
-  NodeId number(double value, DType dtype) {
-    const std::uint64_t payload = dtype == DType::f64
-                                      ? std::bit_cast<std::uint64_t>(value)
-                                      : std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    return to_.add({Op::constant, dtype, 0, {}, payload}, {});
   }
 
   const ShapedGraph& from_;

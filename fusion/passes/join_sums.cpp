@@ -2,7 +2,6 @@
 // -2) the terms are q * x * s, and one kernel reduces both axes; of sum(sum(q * x, -1) * s +
 // sum(x, -1) * b, -2) they are (q * s + b) * x.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -236,32 +235,22 @@ class SumJoining {
       if (product == groups.factor) return std::nullopt;
       const auto& factors = node(product).operands;
       const bool first = unconverted(factors[0]) == groups.factor;
-      return as(own.dtype, to_.moved(factors[first ? 1 : 0]));
+      return to_.converted(to_.moved(factors[first ? 1 : 0]), own.dtype);
     }
     if (own.op == Op::add || own.op == Op::sub) {
       for (std::size_t i = 0; i < 2; ++i) {
         const auto part = without_factor(own.operands[i], groups);
-        own.operands[i] = part ? *part : one(own.dtype);
+        own.operands[i] = part ? *part : to_.converted(to_.number(1, DType::f32), own.dtype);
       }
       return add(own);
     }
     const std::size_t made = made_of_sum(id).value();
     const auto part = without_factor(own.operands[made], groups);
-    if (own.op != Op::mul) return part ? std::optional(as(own.dtype, *part)) : part;
+    if (own.op != Op::mul) return part ? std::optional(to_.converted(*part, own.dtype)) : part;
     const NodeId other = to_.moved(own.operands[1 - made]);
     if (!part) return other;
     own.operands = {*part, other, 0};
     return add(own);
-  }
-
-  NodeId one(DType dtype) {
-    return as(dtype,
-              to_.add({Op::constant, DType::f32, 0, {}, std::bit_cast<std::uint32_t>(1.0f)}, {}));
-  }
-
-  NodeId as(DType dtype, NodeId id) {
-    if (to_.node(id).dtype == dtype) return id;
-    return to_.add({Op::promote, dtype, 1, {id}, 0}, Dims(to_.shape(id)));
   }
 
   NodeId add(const TypedNode& own) {
@@ -276,9 +265,9 @@ class SumJoining {
     const NodeId root = terms(sum);
     const DType dtype = node(root).dtype;
     const auto weights = without_factor(root, groups);
-    const NodeId factor = as(dtype, to_.moved(groups.factor));
+    const NodeId factor = to_.converted(to_.moved(groups.factor), dtype);
     const NodeId all =
-        weights ? add({Op::mul, dtype, 2, {as(dtype, *weights), factor, 0}, 0}) : factor;
+        weights ? add({Op::mul, dtype, 2, {to_.converted(*weights, dtype), factor, 0}, 0}) : factor;
     const std::vector<bool> outer = reduced(sum);
     const std::vector<bool> inner = reduced(groups.sums.front());
     return sum_over(sum, all, outer, inner);

@@ -13,7 +13,6 @@
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
-#include "fusion/graph/number.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/size_trace.hpp"
@@ -200,21 +199,20 @@ class HalfReducing {
     const TypedNode& own = node(id);
     const NodeId source = own.operands[0];
     const DType dtype = compute_dtype(own.dtype);
-    const NodeId first = converted(half_of(source, 0), dtype);
-    const NodeId second = converted(half_of(source, 1), dtype);
+    const NodeId first = to_.converted(half_of(source, 0), dtype);
+    const NodeId second = to_.converted(half_of(source, 1), dtype);
     const bool adds = own.op == Op::sum || own.op == Op::mean;
     const Op op = adds ? Op::add : own.op == Op::reduce_max ? Op::maximum : Op::minimum;
     TypedNode reduction = own;
     reduction.op = adds ? Op::sum : own.op;
     reduction.dtype = dtype;
-    reduction.operands[0] = combined(op, first, second);
+    reduction.operands[0] = to_.combined(op, first, second);
     NodeId result = to_.add(reduction, shape(id));
     if (own.op == Op::mean) {
       const double share = 1 / static_cast<double>(length(source));  // exact
-      const NodeId factor = to_.add({Op::constant, dtype, 0, {}, encode(share, dtype)}, {});
-      result = combined(Op::mul, result, factor);
+      result = to_.combined(Op::mul, result, to_.number(share, dtype));
     }
-    return converted(result, own.dtype);
+    return to_.converted(result, own.dtype);
   }
 
   // Half of a value of a row, computed of the halves of what it is computed of.
@@ -236,15 +234,6 @@ class HalfReducing {
     const NodeId made = to_.add(own, seen);
     halves_[{id, which}] = made;
     return made;
-  }
-
-  NodeId converted(NodeId id, DType dtype) {
-    if (to_.node(id).dtype == dtype) return id;
-    return to_.add({Op::promote, dtype, 1, {id}, 0}, to_.shape(id));
-  }
-
-  NodeId combined(Op op, NodeId a, NodeId b) {
-    return to_.add({op, to_.node(a).dtype, 2, {a, b}, 0}, to_.shape(a));
   }
 
   const ShapedGraph& from_;

@@ -87,12 +87,7 @@ class AttentionSplitter {
       const NodeId scale = to_.add({Op::exp, DType::f32, 1, {below}, 0}, parts);
       result = sum_of_keys(*rows.nodes, reduce(Op::sum, binary(Op::mul, rows.total, scale, parts)));
     }
-    return as(rows.dtype, result);
-  }
-
-  NodeId as(DType dtype, NodeId id) {
-    if (to_.node(id).dtype == dtype) return id;
-    return to_.add({Op::promote, dtype, 1, {id}, 0}, Dims(to_.shape(id)));
+    return to_.converted(result, rows.dtype);
   }
 
   NodeId binary(Op op, NodeId a, NodeId b, const Dims& shape) {
@@ -121,14 +116,15 @@ class AttentionSplitter {
       return to_.add(node, in_parts(from_.shapes[old], nodes));
     };
     key_ = nodes.key;
-    const NodeId scores = as(DType::f32, to_.moved(nodes.scores));
+    const NodeId scores = to_.converted(to_.moved(nodes.scores), DType::f32);
     const Dims over_keys = to_.shape(scores);
     const NodeId largest = partial(nodes.largest, scores);
     const NodeId below = binary(Op::sub, scores, largest, over_keys);
     const NodeId weights = to_.add({Op::exp, DType::f32, 1, {below}, 0}, over_keys);
     const NodeId total = partial(nodes.total, weights);
-    const NodeId weighted = binary(Op::mul, weights, as(DType::f32, to_.moved(nodes.values)),
-                                   from_.shapes[from_.graph.nodes[nodes.result].operands[0]]);
+    const NodeId weighted =
+        binary(Op::mul, weights, to_.converted(to_.moved(nodes.values), DType::f32),
+               from_.shapes[from_.graph.nodes[nodes.result].operands[0]]);
     const NodeId result = partial(nodes.result, weighted);
     join(nodes, largest, total, result);
   }
@@ -165,12 +161,17 @@ class AttentionSplitter {
       sum = binary(Op::mul, sum, inverse, whole);
     }
     const auto dtype = [&](NodeId old) { return from_.graph.nodes[old].dtype; };
-    replaced_[nodes.result] = as(dtype(nodes.result), sum_of_keys(nodes, sum));
-    of_rows_[nodes.largest] = {
-        dtype(nodes.largest), whole, as(dtype(nodes.largest), most), largest, total, false, &nodes};
+    replaced_[nodes.result] = to_.converted(sum_of_keys(nodes, sum), dtype(nodes.result));
+    of_rows_[nodes.largest] = {dtype(nodes.largest),
+                               whole,
+                               to_.converted(most, dtype(nodes.largest)),
+                               largest,
+                               total,
+                               false,
+                               &nodes};
     of_rows_[nodes.total] = {dtype(nodes.total),
                              whole,
-                             as(dtype(nodes.total), sum_of_keys(nodes, all)),
+                             to_.converted(sum_of_keys(nodes, all), dtype(nodes.total)),
                              largest,
                              total,
                              true,

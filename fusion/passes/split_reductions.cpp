@@ -131,7 +131,7 @@ class Splitter {
         element_count(to_.shape(node.operands[0])) / std::max<std::int64_t>(1, element_count(kept));
     const NodeId count = length(elements, dtype);
     const NodeId mean = to_.add({Op::div, dtype, 2, {sum, count}, 0}, kept);
-    return dtype == node.dtype ? mean : to_.add({Op::promote, node.dtype, 1, {mean}, 0}, kept);
+    return to_.converted(mean, node.dtype);
   }
 
   // The first of the indices of those splits whose value is the row's. If one is NaN, so is that.

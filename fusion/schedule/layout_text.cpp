@@ -15,13 +15,15 @@ std::string describe(const RowSchedule& rows, Backend backend) {
                         : rows.vectors == 1 ? "1 vector each"
                                             : fmt::format("{} vectors each", rows.vectors),
                         rows.columns == 0 ? "row" : "column");
-    if (rows.cluster_blocks > 1)
+    if (rows.cluster_blocks > 1) {
       text += fmt::format(", in a cluster of {} blocks", rows.cluster_blocks);
+    }
     if (rows.chunk_blocks > 1) text += fmt::format(", {} to a chunk", rows.chunk_blocks);
     if (rows.copied) {
       text += ", copied to shared memory";
-    } else if (rows.in_smem > 0)
+    } else if (rows.in_smem > 0) {
       text += fmt::format(", {} of them in shared memory", rows.in_smem);
+    }
     if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
     if (rows.columns > 0) text += fmt::format(", {} vectors of columns per block", rows.columns);
     if (rows.joined > 1) text += fmt::format(", {} columns joined", rows.joined);
@@ -83,8 +85,9 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
   }
   if (schedule.scan == ScanSchedule::across) {
     text += ", scan across rows";
-    if (schedule.reduction.batch > 1)
+    if (schedule.reduction.batch > 1) {
       text += fmt::format(", {} loaded at a time", schedule.reduction.batch);
+    }
   }
   if (schedule.streamed) text += ", streamed";
   if (schedule.table) text += ", by lookup table";

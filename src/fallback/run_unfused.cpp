@@ -40,12 +40,11 @@ std::size_t scratch_bytes(std::uint64_t length, std::uint64_t rows) {
   return bytes;
 }
 
-// Partial results of the stages of the tree but for the last.
-std::size_t tree_bytes(std::uint64_t length, std::uint64_t rows, std::uint64_t splits) {
-  const auto stages = host::tree_stages(rows, length, splits);
+// Partial results of the stages of the tree but for the last; `stages` are those of one row.
+std::size_t tree_bytes(std::span<const host::TreeStage> stages, std::uint64_t rows) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
-    bytes += aligned(static_cast<std::size_t>(stages[i].items() * 8));
+    bytes += aligned(static_cast<std::size_t>(rows * stages[i].items() * 8));
   }
   return bytes;
 }
@@ -134,6 +133,7 @@ class UnfusedRun {
     std::shared_ptr<jit::Kernel> kernel;  ///< null: by the interpreter
     StridedArray array;
     bool in_place = false;  ///< a load of what is in C order: the array itself is the value
+    std::vector<host::TreeStage> stages;  ///< of one row of a reduction that follows the tree
   };
 
   // -- Before anything runs
@@ -159,6 +159,9 @@ class UnfusedRun {
       });
       prepared.in_place = one.kind == Operation::load && one.inputs[1] == Instruction::kNone &&
                           !is_packed(one.from) && is_in_order(*array) && !only_moved;
+    }
+    if (one.kind == Operation::reduce && host::follows_tree(one.op, one.from)) {
+      prepared.stages = host::tree_stages(1, length_of(one), splits_of(one));
     }
     prepared_.push_back(std::move(prepared));
   }
@@ -212,13 +215,13 @@ class UnfusedRun {
     std::size_t total = kAlignment;  // the memory may begin anywhere
     for (const Register& slot : unfused_.slots) total += slot_bytes(slot, rows);
     std::size_t most = 0;
-    for (const Instruction& one : unfused_.instructions) {
+    for (std::size_t i = 0; i < unfused_.instructions.size(); ++i) {
+      const Instruction& one = unfused_.instructions[i];
       if (one.kind != Operation::reduce && one.kind != Operation::scan) continue;
-      const std::uint64_t length = length_of(one);
+      const std::vector<host::TreeStage>& stages = prepared_[i].stages;
       const std::uint64_t count = rows_of(one, rows);
-      const bool in_tree = host::follows_tree(one.op, one.from);
       most = std::max(
-          most, in_tree ? tree_bytes(length, count, splits_of(one)) : scratch_bytes(length, count));
+          most, stages.empty() ? scratch_bytes(length_of(one), count) : tree_bytes(stages, count));
     }
     return total + most;
   }
@@ -442,13 +445,14 @@ class UnfusedRun {
 
   // By the tree of numerics.md: as the fused kernel does, bit by bit.
   void reduce_in_tree(const Instruction& one, const Prepared& prepared) {
-    const auto stages = host::tree_stages(rows_of(one, rows_), length_of(one), splits_of(one));
     std::byte* const scratch = scratch_;
     const void* from = values_[one.inputs[0]];
     const void* counts = one.inputs[1] == Instruction::kNone ? nullptr : values_[one.inputs[1]];
-    for (std::size_t i = 0; i < stages.size(); ++i) {
-      const host::TreeStage& stage = stages[i];
-      void* const to = i + 1 == stages.size() ? values_[one.output] : take_scratch(stage.items());
+    for (std::size_t i = 0; i < prepared.stages.size(); ++i) {
+      host::TreeStage stage = prepared.stages[i];
+      stage.rows = rows_of(one, rows_);
+      void* const to =
+          i + 1 == prepared.stages.size() ? values_[one.output] : take_scratch(stage.items());
       if (prepared.kernel) {
         launch({.what = along_code(one.op, true),
                 .from = from,
@@ -473,7 +477,7 @@ class UnfusedRun {
 
   // In stages: each takes kPartLength elements together, the last what is left of each split.
   void reduce(const Instruction& one, const Prepared& prepared) {
-    if (host::follows_tree(one.op, one.from)) return reduce_in_tree(one, prepared);
+    if (!prepared.stages.empty()) return reduce_in_tree(one, prepared);
     const std::uint64_t splits = splits_of(one);
     const bool places = fusion::is_arg_reduction(one.op);
     Along along{.what = along_code(one.op), .from = values_[one.inputs[0]]};
