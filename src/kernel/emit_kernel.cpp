@@ -84,10 +84,6 @@ struct Planning {
   const TargetFeatures& target;
 };
 
-bool has_passes(const KernelSpec& spec, const fusion::Schedule& schedule) {
-  return std::holds_alternative<RowsForm>(spec.form) && schedule.products.rows == 0;
-}
-
 fusion::KernelDescription text_of(const KernelSpec& spec, const EmittedKernel& emitted) {
   const fusion::Layout& layout = emitted.layout;
   const fusion::Schedule& schedule = layout.schedule;
@@ -102,9 +98,22 @@ fusion::KernelDescription text_of(const KernelSpec& spec, const EmittedKernel& e
   fusion::KernelDescription kernel =
       std::holds_alternative<ScanForm>(spec.form) ? fusion::emit_scan(graph, schedule, accuracy)
       : emitted.passes ? fusion::emit_rows(graph, schedule, *emitted.passes, accuracy)
-                       : fusion::emit_products(graph, schedule, accuracy);
+                       : fusion::emit_products(graph, schedule, *emitted.loops, accuracy);
   kernel.block = static_cast<std::uint32_t>(layout.block());
   return kernel;
+}
+
+// What follows from the graph too.
+void decide(EmittedKernel& emitted, const KernelSpec& spec) {
+  const fusion::Schedule& schedule = emitted.layout.schedule;
+  const fusion::TypedGraph& graph = spec.function.graph;
+  const Accuracy accuracy = spec.function.options.accuracy;
+  if (!std::holds_alternative<RowsForm>(spec.form)) return;
+  if (schedule.products.rows != 0) {
+    emitted.loops = fusion::product_loops(graph, schedule, accuracy);
+  } else {
+    emitted.passes = fusion::schedule_passes(graph, schedule, accuracy);
+  }
 }
 
 std::string signature_text(const KernelSpec& spec) {
@@ -167,10 +176,7 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
   emitted.layout =
       plan_kernel(spec.function, spec.form, spec.shape, spec.operands, features_of(target));
   const TypedFunction& function = spec.function;
-  if (has_passes(spec, emitted.layout.schedule)) {
-    emitted.passes =
-        fusion::schedule_passes(function.graph, emitted.layout.schedule, function.options.accuracy);
-  }
+  decide(emitted, spec);
   emitted.kernel = text_of(spec, emitted);
   emitted.schedule_text = fusion::describe(emitted.layout.schedule, operand_names(function.graph));
   emitted.bytes = bytes_moved(spec);

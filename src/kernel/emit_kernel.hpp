@@ -10,6 +10,7 @@
 
 #include "fusion/emit/emit.hpp"
 #include "fusion/schedule/layout.hpp"
+#include "fusion/schedule/products/product_loops.hpp"
 #include "fusion/schedule/rows/pass_schedule.hpp"
 #include "kernel/kernel_request.hpp"
 #include "kernel/kernel_spec.hpp"
@@ -21,6 +22,7 @@ namespace kiln {
 struct EmittedKernel {
   fusion::Layout layout;
   std::optional<fusion::PassSchedule> passes;  ///< over rows or columns
+  std::optional<fusion::ProductLoops> loops;   ///< of products
   fusion::KernelDescription kernel;            ///< but for its text, which is the request's
   KernelRequest request;
   std::string schedule_text;  ///< for people

@@ -315,6 +315,7 @@ Json to_json(const Explanation& explanation) {
   }
   return {{"axes", explanation.layout.axes},
           {"passes", explanation.layout.passes},
+          {"loops", explanation.layout.loops},
           {"width", explanation.layout.width},
           {"index", explanation.layout.index},
           {"operands", operands},
@@ -334,6 +335,7 @@ void print_lines(Table& table, std::string_view label, std::span<const std::stri
 void print_explanation(Table& table, const Explanation& explanation) {
   print_lines(table, "axes", explanation.layout.axes);
   print_lines(table, "passes", explanation.layout.passes);
+  print_lines(table, "loops", explanation.layout.loops);
   table.row({"width", explanation.layout.width});
   table.row({"index", explanation.layout.index});
   for (const fusion::OperandReport& operand : explanation.layout.operands) {

@@ -48,7 +48,7 @@ void ProductEmitter::results_of_codes() {
     if (!computes && !nodes_.is_summed(id)) continue;
     for (const NodeId operand : graph_.nodes[id].inputs()) {
       // The factors of a product that is added to something are used in its place.
-      if (!is_added(operand) && !nodes_.is_in_sum(operand)) {
+      if (!loops_.added[operand] && !nodes_.is_in_sum(operand)) {
         use(operand);
         continue;
       }

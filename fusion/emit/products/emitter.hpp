@@ -17,13 +17,15 @@
 #include "fusion/emit/kernel_names.hpp"
 #include "fusion/emit/kernel_writer.hpp"
 #include "fusion/emit/node_text.hpp"
+#include "fusion/schedule/products/product_loops.hpp"
 #include "fusion/schedule/products/product_values.hpp"
 
 namespace kiln::fusion {
 
 class ProductEmitter : private ProductAxes {
  public:
-  ProductEmitter(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy);
+  ProductEmitter(const TypedGraph& graph, const Schedule& schedule, const ProductLoops& loops,
+                 Accuracy accuracy);
   KernelDescription run();
 
  private:
@@ -51,7 +53,7 @@ class ProductEmitter : private ProductAxes {
   std::string store(std::size_t i, const std::string& of_row) const;
 
   // Loops over rows and columns, and the names within them.
-  bool by_rows(const Scope& scope) const { return scope.rows && rows_ > 1; }
+  bool by_rows(const Scope& scope) const { return scope.rows && loops_.rows > 1; }
   std::string loops(const Scope& scope) const;
   std::string extents(const Scope& scope) const;
   std::string indices(const Scope& scope) const;
@@ -59,7 +61,7 @@ class ProductEmitter : private ProductAxes {
   Scope every_result() const { return {Level::result, true, has_columns()}; }
 
   // The results of a thread, one after the other.
-  int results() const { return rows_ * products_.columns; }
+  int results() const { return loops_.rows * products_.columns; }
   std::string result_index() const;
 
   // Names and offsets.
@@ -87,20 +89,19 @@ class ProductEmitter : private ProductAxes {
 
   // Vectors of floats (preamble/product_vectors.h) for plain arithmetic: SIMD vectors of small
   // weights on the CPU, pairs on AMD GPUs.
-  bool takes_vectors() const;
-  bool in_pairs() const { return vectors_ && !host(); }
-  bool is_vector(std::size_t id) const;
-  bool is_small(std::size_t id) const;
-  /// Whether a product is added by its only user without being rounded first, which changes no bit.
-  bool is_added(std::size_t id) const;
+  bool in_pairs() const { return loops_.in_vectors && !host(); }
   /// For each value of an element the operand of packed weights, if it is computed from these and
   /// from values of rows and groups alone: there is one result for each of their codes.
   std::vector<std::optional<std::size_t>> packed_origins() const;
   std::string_view element_type(std::size_t id) const;
   std::string lanes() const;
-  std::string_view each_lane() const { return vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH_LANE"; }
+  std::string_view each_lane() const {
+    return loops_.in_vectors ? "KILN_EACH_VECTOR" : "KILN_EACH_LANE";
+  }
   std::string_view each() const {
-    return many_rows_ ? "KILN_EACH_ROLLED" : vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH";
+    return loops_.staged       ? "KILN_EACH_ROLLED"
+           : loops_.in_vectors ? "KILN_EACH_VECTOR"
+                               : "KILN_EACH";
   }
 
   // The loop over the elements of the rows, which GPUs go through in turns
@@ -115,13 +116,11 @@ class ProductEmitter : private ProductAxes {
   void take_total(NodeId sum, const std::string& total);
   void recompute_non_finite();
   void begin_sums();
-  bool in_parts(std::size_t i) const;
   void begin_vectors();
   void end_vectors();
 
   // Values of groups: on the CPU those of several groups at a time, which are declared before the
   // loop over groups.
-  bool takes_groups() const;
   void group_values();
   void compute_group_values();
   void compute_group_values(bool of_rows);
@@ -170,9 +169,8 @@ class ProductEmitter : private ProductAxes {
   void add_integers(NodeId sum);
   std::string integer_vector(const ProductForm& form) const;
 
-  // The same on the CPU.
-  bool in_stages() const;
-  int rows_beside(std::size_t sums) const;
+  // The same on the CPU, but where results are recomputed.
+  bool in_stages() const { return loops_.staged && nodes_.in_integers(); }
   void sum_in_stages(const std::vector<NodeId>& sums);
   bool has_rest(NodeId sum) const;
   void stage_vectors(const std::vector<NodeId>& sums);
@@ -222,16 +220,12 @@ class ProductEmitter : private ProductAxes {
   ProductValues nodes_;
   const RowSchedule& shares_;
   const ProductSchedule& products_;
+  const ProductLoops& loops_;
   Accuracy accuracy_;
   NodeText node_text_;
   std::string_view index_;
   std::string_view signed_index_;
-  bool vectors_ = false;
-  bool many_rows_ = false;    ///< too many for loops over them to be unrolled
-  int side_ = 1;              ///< rows side by side, of those
   bool in_row_ = false;       ///< of a loop over rows around what is being written
-  int lanes_per_sum_ = 1;     ///< or vectors
-  int rows_ = 1;              ///< of a thread, in the code being written
   bool one_column_ = false;   ///< c is a number there, not the index of a loop
   std::vector<bool> wanted_;  ///< nodes that are written there; empty: all
   KernelNames identifiers_;

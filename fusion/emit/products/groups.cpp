@@ -9,17 +9,6 @@
 
 namespace kiln::fusion {
 
-bool ProductEmitter::takes_groups() const {
-  if (!host() || !has_groups() || !vectors_) return false;
-  bool any = false;
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (nodes_.scope(id).level != Level::group) continue;
-    if (node_text_.needs_storage(static_cast<NodeId>(id))) return false;
-    any = true;
-  }
-  return any;
-}
-
 void ProductEmitter::group_values() {
   if (!in_groups_) {
     emit_values(Level::group, 3);
@@ -214,7 +203,7 @@ void ProductEmitter::begin_groups() {
     out_.line(3, "}}");
     begin_integers(static_cast<NodeId>(id));
     if (form.integers) continue;
-    out_.line(3, "{} {}_activation{} = {{}};", vectors_ ? "Floats" : "f32", own,
+    out_.line(3, "{} {}_activation{} = {{}};", loops_.in_vectors ? "Floats" : "f32", own,
               extents(of_activation(form)));
   }
 }

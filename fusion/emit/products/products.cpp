@@ -16,12 +16,14 @@
 
 namespace kiln::fusion {
 
-ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy)
+ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule,
+                               const ProductLoops& loops, Accuracy accuracy)
     : ProductAxes(schedule),
       graph_(graph),
       nodes_(graph, schedule),
       shares_(schedule.reduction),
       products_(schedule.products),
+      loops_(loops),
       accuracy_(accuracy),
       node_text_(graph, accuracy, schedule.backend),
       index_(schedule.wide_index ? "u64" : "u32"),
@@ -32,12 +34,7 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
       names_(value_names(graph)),
       lanes_(graph.nodes.size()),
       looked_up_(graph.nodes.size(), false) {
-  rows_ = in_tiles() ? 1 : products_.rows;
   if (has_two_sums()) pairs_ = nodes_.paired_operands();
-  vectors_ = takes_vectors();
-  many_rows_ = in_stages();
-  // As many for any number of results, so that bits do not show what is computed beside.
-  lanes_per_sum_ = host() && !vectors_ ? products_.lanes : 1;
 }
 
 KernelDescription ProductEmitter::run() {
@@ -45,12 +42,9 @@ KernelDescription ProductEmitter::run() {
   collect_operands();
   collect_parameters();
   out_.open(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
-  // If each block has one tile, there must be room for a block of the next kernel beside it, whose
-  // weights are loaded while these are multiplied.
-  const bool beside = schedule_.pdl && products_.tiles.single_tile;
-  out_.signature(shares_.threads * shares_.rows, beside ? 2 : products_.tiles.min_blocks);
+  out_.signature(shares_.threads * shares_.rows, loops_.min_blocks);
   if (!in_tiles()) out_.pdl_wait(1);
-  if (vectors_) out_.line(1, "constexpr int kVectors = {} / kSimd;", products_.lanes);
+  if (loops_.in_vectors) out_.line(1, "constexpr int kVectors = {} / kSimd;", products_.lanes);
   shared_memory();
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
   find_item();
@@ -58,7 +52,8 @@ KernelDescription ProductEmitter::run() {
     sum_tiles();
   } else {
     out_.line(2, "const {} row = row_of<{}, {}>({}){};", index_, shares_.threads, shares_.rows,
-              batch_axes() > 0 ? "block" : "item", rows_ == 1 ? "" : fmt::format(" * {}", rows_));
+              batch_axes() > 0 ? "block" : "item",
+              loops_.rows == 1 ? "" : fmt::format(" * {}", loops_.rows));
     find_rows(2);
     emit_values(Level::row, 2);
     declare_results();
@@ -72,62 +67,6 @@ KernelDescription ProductEmitter::run() {
       out_.finish(static_cast<std::uint32_t>(shares_.threads * shares_.rows));
   kernel.shared_bytes = shared_bytes;
   return kernel;
-}
-
-bool ProductEmitter::takes_vectors() const {
-  if (graph_.rounding != Rounding::once || in_tiles()) return false;
-  if (schedule_.backend == Backend::host) {
-    if (schedule_.width != 64 && schedule_.width != 32 && schedule_.width != 16) return false;
-  } else if (schedule_.backend != Backend::amd || products_.lanes % 2 != 0) {
-    return false;
-  }
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    const TypedNode& node = graph_.nodes[id];
-    if (is_reduction(node.op)) {
-      if (!adds(node) || compute_dtype(node.dtype) != DType::f32) return false;
-    } else if (nodes_.scope(id).level == Level::element && !is_vector(id)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool ProductEmitter::is_vector(std::size_t id) const {
-  const TypedNode& node = graph_.nodes[id];
-  if (node_text_.needs_storage(static_cast<NodeId>(id))) return false;
-  if (is_small(id)) return true;
-  if (compute_dtype(node.dtype) != DType::f32) return false;
-  switch (node.op) {
-    case Op::input:
-    case Op::add:
-    case Op::sub:
-    case Op::mul: return true;
-    case Op::promote:
-    case Op::cast:
-      return is_small(node.operands[0]) ||
-             (!node_text_.rounds(node) &&
-              compute_dtype(graph_.nodes[node.operands[0]].dtype) == DType::f32);
-    default: return false;
-  }
-}
-
-bool ProductEmitter::is_added(std::size_t id) const {
-  if (!vectors_ || !nodes_.is_exact_product(id)) return false;
-  int uses = 0;
-  bool added = false;
-  for (const TypedNode& node : graph_.nodes) {
-    for (const NodeId operand : node.inputs()) uses += operand == id ? 1 : 0;
-    added = added ||
-            (node.op == Op::add && std::ranges::find(node.inputs(), id) != node.inputs().end());
-  }
-  return added && uses == 1;
-}
-
-// Whether a node is a small integer before any computation.
-bool ProductEmitter::is_small(std::size_t id) const {
-  const TypedNode& node = graph_.nodes[id];
-  if (node.op == Op::promote) return is_integer(node.dtype) && is_small(node.operands[0]);
-  return node.op == Op::input && is_integer(node.dtype) && bits(node.dtype) <= 8;
 }
 
 void ProductEmitter::collect_operands() {
@@ -235,7 +174,7 @@ void ProductEmitter::find_rows(int depth) {
 void ProductEmitter::store_results() {
   out_.line(2, "{}{{", loops(every_result()));
   emit_results(3);
-  const std::string row = rows_ == 1 ? "row" : fmt::format("row + {}(r)", index_);
+  const std::string row = loops_.rows == 1 ? "row" : fmt::format("row + {}(r)", index_);
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!operands_[i].output) continue;
     out_.line(3, "if (is_first<{}>() && {} < row_count) {}", shares_.threads, row, store(i, row));
@@ -296,8 +235,8 @@ std::string ProductEmitter::store(std::size_t i, const std::string& of_row) cons
 }
 
 KernelDescription emit_products(const TypedGraph& graph, const Schedule& schedule,
-                                Accuracy accuracy) {
-  return ProductEmitter(graph, schedule, accuracy).run();
+                                const ProductLoops& loops, Accuracy accuracy) {
+  return ProductEmitter(graph, schedule, loops, accuracy).run();
 }
 
 }  // namespace kiln::fusion

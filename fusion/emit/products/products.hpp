@@ -6,12 +6,13 @@
 #include <string_view>
 
 #include "fusion/emit/emit.hpp"
+#include "fusion/schedule/products/product_loops.hpp"
 
 namespace kiln::fusion {
 
 /// `schedule` is of plan_products(), its operands the array arguments in the graph's order, then
-/// the outputs; `graph` is what that was given.
+/// the outputs; `graph` is what that was given, `loops` are of both.
 KernelDescription emit_products(const TypedGraph& graph, const Schedule& schedule,
-                                Accuracy accuracy);
+                                const ProductLoops& loops, Accuracy accuracy);
 
 }  // namespace kiln::fusion

@@ -13,17 +13,6 @@
 
 namespace kiln::fusion {
 
-bool ProductEmitter::in_stages() const { return host() && nodes_.in_integers(); }
-
-// As many rows side by side as have their sums in registers.
-int ProductEmitter::rows_beside(std::size_t sums) const {
-  constexpr int kSums = 16;
-  constexpr int kMost = 8;
-  int rows = std::min(rows_, kMost);
-  while (rows > 1 && rows * products_.columns * static_cast<int>(sums) > kSums) rows /= 2;
-  return rows;
-}
-
 void ProductEmitter::sum_in_stages(const std::vector<NodeId>& sums) {
   for (const NodeId id : sums) {
     const bool whole = is_integer(graph_.nodes[id].dtype);
@@ -34,7 +23,6 @@ void ProductEmitter::sum_in_stages(const std::vector<NodeId>& sums) {
     }
   }
   in_groups_ = true;
-  side_ = rows_beside(sums.size());
   if (has_groups()) out_.line(2, "const {} groups = divide(vectors, columns);", index_);
   before_groups_ = out_.here();
   out_.line(2, "for ({} vector = 0; vector < vectors; vector += kStaged) {{", index_);
@@ -125,7 +113,7 @@ void ProductEmitter::multiply_staged(const std::vector<NodeId>& sums) {
   const std::string row = many ? "const int r = side + s; " : "";
   const std::string part = indices_beside(every_result());
   if (many) {
-    out_.line(3, "KILN_EACH_SIDE(side, {}, {}) {{", rows_, side_);
+    out_.line(3, "KILN_EACH_SIDE(side, {}, {}) {{", loops_.rows, loops_.rows_beside);
   } else {
     out_.line(3, "{{");
   }
@@ -150,14 +138,14 @@ void ProductEmitter::multiply_staged(const std::vector<NodeId>& sums) {
 
 std::string ProductEmitter::loops_beside(const Scope& scope) const {
   std::string text;
-  if (by_rows(scope)) text += fmt::format("KILN_EACH_VECTOR(s, {}) ", side_);
+  if (by_rows(scope)) text += fmt::format("KILN_EACH_VECTOR(s, {}) ", loops_.rows_beside);
   if (by_columns(scope)) text += fmt::format("KILN_EACH_VECTOR(c, {}) ", products_.columns);
   return text;
 }
 
 std::string ProductEmitter::extents_beside(const Scope& scope) const {
   std::string text;
-  if (by_rows(scope)) text += fmt::format("[{}]", side_);
+  if (by_rows(scope)) text += fmt::format("[{}]", loops_.rows_beside);
   if (by_columns(scope)) text += fmt::format("[{}]", products_.columns);
   return text;
 }

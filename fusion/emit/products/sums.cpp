@@ -97,31 +97,26 @@ void ProductEmitter::begin_sums() {
     const TypedNode& node = graph_.nodes[id];
     if (!nodes_.is_summed(id)) continue;
     const std::string type =
-        vectors_ ? std::string(host() ? "VectorSums<kVectorSums>" : "VectorSums<1>")
-                 : fmt::format("Lanes<{}, {}>", compute_type(node.dtype), lanes_per_sum_);
+        loops_.in_vectors
+            ? std::string(host() ? "VectorSums<kVectorSums>" : "VectorSums<1>")
+            : fmt::format("Lanes<{}, {}>", compute_type(node.dtype), loops_.lanes_per_sum);
     const auto declare = [&](std::string_view suffix) {
       out_.line(2, "{} {}_{}{};", type, names_[id], suffix, extents(every_result()));
-      if (vectors_) return;
+      if (loops_.in_vectors) return;
       out_.line(2, "{}{}_{}{} = identity_lanes<{}, {}, {}>();", loops(every_result()), names_[id],
                 suffix, indices(every_result()), info(node.op).combiner, compute_type(node.dtype),
-                lanes_per_sum_);
+                loops_.lanes_per_sum);
     };
     declare("lanes");
     if (sums_in_blocks(node)) declare("all");
   }
 }
 
-bool ProductEmitter::in_parts(std::size_t i) const {
-  const OperandText& operand = operands_[i];
-  return host() || !operand.scope.rows || operand.scope.columns ||
-         schedule_.width * bits(operand.dtype) > 256;
-}
-
 // Opens the loop over the vectors of a row. The CPU has one over groups around it, with what it
 // computes once for each.
 void ProductEmitter::begin_vectors() {
   const std::string scale = schedule_.width == 1 ? "" : fmt::format(" * {}", schedule_.width);
-  in_groups_ = takes_groups();
+  in_groups_ = loops_.several_groups;
   if (in_groups_) out_.line(2, "const {} groups = divide(vectors, columns);", index_);
   before_groups_ = out_.here();
   if (host() && has_groups()) {
@@ -158,7 +153,7 @@ void ProductEmitter::for_each_vector() {
   begin_vectors();
   if (!host()) {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (is_loaded(i) && !in_parts(i)) load(i, 3, schedule_.width, "first");
+      if (is_loaded(i) && !loops_.by_part[i]) load(i, 3, schedule_.width, "first");
     }
     group_values();
   }
@@ -174,7 +169,8 @@ void ProductEmitter::for_each_vector() {
   rows_elements();
   out_.line(3, "}}");
   end_groups();
-  carry_over(3, vectors_ && host() ? fmt::format("if (ends_vectors<{}>(vector)) ", schedule_.width)
+  carry_over(3, loops_.in_vectors && host()
+                    ? fmt::format("if (ends_vectors<{}>(vector)) ", schedule_.width)
                 : host() ? fmt::format("if (ends_sum_block<{}, 1>(vector)) ", shares_.threads)
                          : "");
   end_vectors();
@@ -196,7 +192,7 @@ bool ProductEmitter::has_packed_elements() const {
 // The scope of loaded lanes: those that are loaded part by part are inside the loop over the rows.
 Scope ProductEmitter::loaded_scope(std::size_t i) const {
   Scope scope = operands_[i].scope;
-  scope.rows = scope.rows && !in_parts(i);
+  scope.rows = scope.rows && !loops_.by_part[i];
   return scope;
 }
 
@@ -215,7 +211,7 @@ std::string ProductEmitter::row_and_first(std::size_t i, const std::string& firs
 
 void ProductEmitter::load(std::size_t i, int depth, int width, const std::string& first) {
   const OperandText& operand = operands_[i];
-  const bool simd = vectors_ && host();
+  const bool simd = loops_.in_vectors && host();
   const bool beside_packed = simd && has_packed_elements() && !is_packed(operand.dtype);
   const std::string_view stored = storage_type(operand.dtype);
   const std::string type = beside_packed ? fmt::format("InPackedLanes<{}>", stored)
@@ -241,13 +237,14 @@ void ProductEmitter::prefetch(std::size_t i, int depth, int width, const Scope& 
                               const std::string& lanes) {
   const OperandText& operand = operands_[i];
   out_.line(depth, "{}prefetch_lanes<{}, {}>({}, i64({}) * {});", loops(scope),
-            storage_type(operand.dtype), width, lanes, operand.stride_name(row_axis()), rows_);
+            storage_type(operand.dtype), width, lanes, operand.stride_name(row_axis()),
+            loops_.rows);
 }
 
 // Writes what all rows share of a part of a vector: it is computed once and kept.
 void ProductEmitter::row_invariant_elements() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (is_loaded(i) && in_parts(i) && !operands_[i].scope.rows)
+    if (is_loaded(i) && loops_.by_part[i] && !operands_[i].scope.rows)
       load(i, 4, products_.lanes, first_);
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -267,15 +264,16 @@ void ProductEmitter::row_invariant_elements() {
 }
 
 void ProductEmitter::rows_elements() {
-  if (rows_ > 1) {
-    out_.line(4, "{}(r, {}) {{", each(), rows_);
+  if (loops_.rows > 1) {
+    out_.line(4, "{}(r, {}) {{", each(), loops_.rows);
   } else {
     out_.line(4, "{{");
   }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (is_loaded(i) && in_parts(i) && operands_[i].scope.rows) load(i, 5, products_.lanes, first_);
+    if (is_loaded(i) && loops_.by_part[i] && operands_[i].scope.rows)
+      load(i, 5, products_.lanes, first_);
   }
-  if (vectors_ && host()) results_of_codes();
+  if (loops_.in_vectors && host()) results_of_codes();
   if (has_columns()) {
     rows_values();
     add_activations(Loop::row);
@@ -321,7 +319,7 @@ void ProductEmitter::combine(int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!nodes_.is_summed(id)) continue;
-    const std::string_view lane = !host() ? "0" : vectors_ ? "lane % kVectorSums" : "lane";
+    const std::string_view lane = !host() ? "0" : loops_.in_vectors ? "lane % kVectorSums" : "lane";
     const std::string sum =
         fmt::format("{}_lanes{}[{}]", names_[id], indices(every_result()), lane);
     const NodeId operand = node.operands[0];
@@ -331,15 +329,15 @@ void ProductEmitter::combine(int depth) {
           nodes_.form(id)->is_centered()
               ? fmt::format("minus_zero_point({}, {}_zero_point{})", text, names_[id],
                             indices(of_zero_point(*nodes_.form(id))))
-          : vectors_ ? text
-                     : fmt::format("to<f32>({})", text);
+          : loops_.in_vectors ? text
+                              : fmt::format("to<f32>({})", text);
       out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, number,
                 values_[nodes_.form(id)->activation]);
     } else if (nodes_.is_in_sum(operand)) {
       const TypedNode& product = graph_.nodes[operand];
       out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, values_[product.operands[0]],
                 values_[product.operands[1]]);
-    } else if (vectors_) {
+    } else if (loops_.in_vectors) {
       out_.line(depth, "{} += {};", sum, values_[operand]);
     } else {
       out_.line(depth, "{0} = {1}::combine({0}, {2});", sum, info(node.op).combiner,
@@ -352,7 +350,8 @@ void ProductEmitter::carry_over(int depth, const std::string& guard) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!nodes_.is_summed(id) || !sums_in_blocks(node) || nodes_.form(id)) continue;
-    const std::string operation = vectors_ ? "" : fmt::format("<{}>", info(node.op).combiner);
+    const std::string operation =
+        loops_.in_vectors ? "" : fmt::format("<{}>", info(node.op).combiner);
     out_.line(depth, "{0}{1}carry{2}({3}_all{4}, {3}_lanes{4});", guard, loops(every_result()),
               operation, names_[id], indices(every_result()));
   }
@@ -363,9 +362,10 @@ void ProductEmitter::end_sums() {
     const TypedNode& node = graph_.nodes[id];
     if (!nodes_.is_summed(id)) continue;
     const std::string_view op = info(node.op).combiner;
-    const std::string fold = vectors_ && host() && has_packed_elements() ? "total_of_packed"
-                             : vectors_                                  ? "total"
-                                        : fmt::format("fold<{}, {}>", op, lanes_per_sum_);
+    const std::string fold =
+        loops_.in_vectors && host() && has_packed_elements() ? "total_of_packed"
+        : loops_.in_vectors                                  ? "total"
+                            : fmt::format("fold<{}, {}>", op, loops_.lanes_per_sum);
     take_total(static_cast<NodeId>(id),
                fmt::format("{}({}_{}{})", fold, names_[id], sums_in_blocks(node) ? "all" : "lanes",
                            indices(every_result())));

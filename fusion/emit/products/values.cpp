@@ -13,14 +13,14 @@ namespace kiln::fusion {
 
 std::string ProductEmitter::loops(const Scope& scope) const {
   std::string text;
-  if (by_rows(scope) && !in_row_) text += fmt::format("{}(r, {}) ", each(), rows_);
+  if (by_rows(scope) && !in_row_) text += fmt::format("{}(r, {}) ", each(), loops_.rows);
   if (by_columns(scope)) text += fmt::format("{}(c, {}) ", each(), products_.columns);
   return text;
 }
 
 std::string ProductEmitter::extents(const Scope& scope) const {
   std::string text;
-  if (by_rows(scope)) text += fmt::format("[{}]", rows_);
+  if (by_rows(scope)) text += fmt::format("[{}]", loops_.rows);
   if (by_columns(scope)) text += fmt::format("[{}]", products_.columns);
   return text;
 }
@@ -32,14 +32,14 @@ std::string ProductEmitter::indices(const Scope& scope) const {
 std::string ProductEmitter::result_index() const {
   if (results() == 1) return "0";
   if (!has_columns()) return "r";
-  return rows_ == 1 ? "c" : fmt::format("r * {} + c", products_.columns);
+  return loops_.rows == 1 ? "c" : fmt::format("r * {} + c", products_.columns);
 }
 
 std::string ProductEmitter::at(std::uint32_t axis) const {
   if (axis == row_axis()) {
     if (in_tiles()) return "row";
-    return rows_ == 1 ? "row_or_last(row, row_count)"
-                      : fmt::format("row_or_last(row + {}(r), row_count)", index_);
+    return loops_.rows == 1 ? "row_or_last(row, row_count)"
+                            : fmt::format("row_or_last(row + {}(r), row_count)", index_);
   }
   if (has_columns() && axis + 1 == row_axis()) return "c";
   return fmt::format("at_{}", axis);
@@ -99,11 +99,11 @@ std::string ProductEmitter::one_element(std::size_t i) const {
 }
 
 std::string_view ProductEmitter::element_type(std::size_t id) const {
-  return vectors_ ? "Floats" : compute_type(graph_.nodes[id].dtype);
+  return loops_.in_vectors ? "Floats" : compute_type(graph_.nodes[id].dtype);
 }
 
 std::string ProductEmitter::lanes() const {
-  return vectors_ ? "kVectors" : fmt::format("{}", products_.lanes);
+  return loops_.in_vectors ? "kVectors" : fmt::format("{}", products_.lanes);
 }
 
 // Writes the values of a level, for rows and columns as each depends on them.
@@ -145,9 +145,9 @@ std::string ProductEmitter::value_text(std::size_t id) {
     return node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
   if (node_text_.needs_storage(static_cast<NodeId>(id)))
     storage_[id] = node_text_.bits(node, values_, storage_);
-  if (is_added(id)) return {};
+  if (loops_.added[id]) return {};
   for (const std::size_t i : {0u, 1u}) {
-    if (node.op != Op::add || !is_added(node.operands[i])) continue;
+    if (node.op != Op::add || !loops_.added[node.operands[i]]) continue;
     const TypedNode& product = graph_.nodes[node.operands[i]];
     return fmt::format("add_product({}, {}, {})", values_[node.operands[1 - i]],
                        values_[product.operands[0]], values_[product.operands[1]]);
@@ -167,14 +167,15 @@ std::string ProductEmitter::value_text(std::size_t id) {
 // Sets a node's value to a lane of a loaded vector.
 void ProductEmitter::lane_of(std::size_t id, std::size_t i) {
   const OperandText& operand = operands_[i];
-  const bool whole = !in_parts(i) && products_.lanes < schedule_.width;
+  const bool whole = !loops_.by_part[i] && products_.lanes < schedule_.width;
   const std::string loaded = fmt::format("{}_lanes{}", operand.name, indices(loaded_scope(i)));
   const std::string at = whole ? fmt::format("part * {} + lane", lanes()) : "lane";
   const std::string lane =
       in_pairs() ? fmt::format("pair_of({}, {})", loaded, at) : fmt::format("{}[{}]", loaded, at);
   if (node_text_.needs_storage(static_cast<NodeId>(id)))
     storage_[id] = fmt::format("as_stored({})", lane);
-  values_[id] = vectors_ ? lane : fmt::format("to<{}>({})", compute_type(operand.dtype), lane);
+  values_[id] =
+      loops_.in_vectors ? lane : fmt::format("to<{}>({})", compute_type(operand.dtype), lane);
   if (is_integer(operand.dtype) && bits(operand.dtype) <= 8) {
     const int width = whole ? schedule_.width : products_.lanes;
     const bool liftable = (operand.dtype == DType::u4 || operand.dtype == DType::u8) &&
@@ -191,7 +192,7 @@ std::string ProductEmitter::from_lane(const TypedNode& node) const {
   const bool exact =
       node.dtype == DType::f32 || node.dtype == DType::f16 || node.dtype == DType::bf16;
   if (lane.empty() || !exact) return {};
-  return vectors_ ? lane : fmt::format("to<f32>({})", lane);
+  return loops_.in_vectors ? lane : fmt::format("to<f32>({})", lane);
 }
 
 // A small integer times a value that is the same for all lanes.

@@ -1,0 +1,184 @@
+#include "fusion/schedule/products/product_loops.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/schedule/node_methods.hpp"
+#include "fusion/schedule/products/product_values.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+class LoopPlanner : private ProductAxes {
+ public:
+  LoopPlanner(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy)
+      : ProductAxes(schedule),
+        graph_(graph),
+        products_(schedule.products),
+        nodes_(graph, schedule),
+        methods_(graph, accuracy, schedule.backend) {}
+
+  ProductLoops run() {
+    loops_.rows = in_tiles() ? 1 : products_.rows;
+    loops_.staged = is_host() && nodes_.in_integers();
+    loops_.rows_beside = rows_beside();
+    loops_.in_vectors = takes_vectors();
+    // As many for any number of results, so that bits do not show what is computed beside.
+    loops_.lanes_per_sum = is_host() && !loops_.in_vectors ? products_.lanes : 1;
+    loops_.several_groups = takes_groups();
+    // If each block has one tile, there must be room for a block of the next kernel beside it,
+    // whose weights are loaded while these are multiplied.
+    const bool beside = schedule_.pdl && products_.tiles.single_tile;
+    loops_.min_blocks = beside ? 2 : products_.tiles.min_blocks;
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) loops_.added.push_back(is_added(id));
+    for (std::size_t i = 0; i < schedule_.operands.size(); ++i) {
+      loops_.by_part.push_back(is_by_part(i));
+    }
+    return std::move(loops_);
+  }
+
+ private:
+  bool is_host() const { return schedule_.backend == Backend::host; }
+
+  // As many rows side by side as have their sums in registers.
+  int rows_beside() const {
+    constexpr int kSums = 16;
+    constexpr int kMost = 8;
+    const auto sums = static_cast<int>(std::ranges::count_if(
+        graph_.nodes, [](const TypedNode& node) { return is_reduction(node.op); }));
+    int rows = loops_.staged ? std::min(loops_.rows, kMost) : 1;
+    while (rows > 1 && rows * products_.columns * sums > kSums) rows /= 2;
+    return rows;
+  }
+
+  // Where all values of elements are sums and products of floats, and conversions to them.
+  bool takes_vectors() const {
+    if (graph_.rounding != Rounding::once || in_tiles()) return false;
+    if (is_host()) {
+      if (schedule_.width != 64 && schedule_.width != 32 && schedule_.width != 16) return false;
+    } else if (schedule_.backend != Backend::amd || products_.lanes % 2 != 0) {
+      return false;
+    }
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      if (is_reduction(node.op)) {
+        if (!adds(node) || compute_dtype(node.dtype) != DType::f32) return false;
+      } else if (nodes_.scope(id).level == Level::element && !is_vector(id)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool is_vector(std::size_t id) const {
+    const TypedNode& node = graph_.nodes[id];
+    if (methods_.needs_storage(static_cast<NodeId>(id))) return false;
+    if (is_small(id)) return true;
+    if (compute_dtype(node.dtype) != DType::f32) return false;
+    switch (node.op) {
+      case Op::input:
+      case Op::add:
+      case Op::sub:
+      case Op::mul: return true;
+      case Op::promote:
+      case Op::cast:
+        return is_small(node.operands[0]) ||
+               (!methods_.rounds(node) &&
+                compute_dtype(graph_.nodes[node.operands[0]].dtype) == DType::f32);
+      default: return false;
+    }
+  }
+
+  // Whether a node is a small integer before any computation.
+  bool is_small(std::size_t id) const {
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::promote) return is_integer(node.dtype) && is_small(node.operands[0]);
+    return node.op == Op::input && is_integer(node.dtype) && bits(node.dtype) <= 8;
+  }
+
+  // Adding a product without rounding it first changes no bit of one that is exact.
+  bool is_added(std::size_t id) const {
+    if (!loops_.in_vectors || !nodes_.is_exact_product(id)) return false;
+    int uses = 0;
+    bool added = false;
+    for (const TypedNode& node : graph_.nodes) {
+      for (const NodeId operand : node.inputs()) uses += operand == id ? 1 : 0;
+      added = added ||
+              (node.op == Op::add && std::ranges::find(node.inputs(), id) != node.inputs().end());
+    }
+    return added && uses == 1;
+  }
+
+  bool takes_groups() const {
+    if (!is_host() || !has_groups() || !loops_.in_vectors) return false;
+    bool any = false;
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (nodes_.scope(id).level != Level::group) continue;
+      if (methods_.needs_storage(static_cast<NodeId>(id))) return false;
+      any = true;
+    }
+    return any;
+  }
+
+  // Of operands that rows share, and of vectors that take more registers than two.
+  bool is_by_part(std::size_t i) const {
+    constexpr int kMostBits = 256;
+    const Scope scope = nodes_.operand_scope(i);
+    return is_host() || !scope.rows || scope.columns ||
+           schedule_.width * bits(dtype_of(i)) > kMostBits;
+  }
+
+  // Operands are the array arguments, the outputs and the iotas.
+  DType dtype_of(std::size_t i) const {
+    for (const ArgumentType& argument : graph_.arguments) {
+      if (argument.scalar) continue;
+      if (i-- == 0) return argument.dtype;
+    }
+    return i < graph_.outputs.size() ? graph_.nodes[graph_.outputs[i]].dtype : DType::i64;
+  }
+
+  const TypedGraph& graph_;
+  const ProductSchedule& products_;
+  const ProductValues nodes_;
+  const NodeMethods methods_;
+  ProductLoops loops_;
+};
+
+}  // namespace
+
+ProductLoops product_loops(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy) {
+  return LoopPlanner(graph, schedule, accuracy).run();
+}
+
+std::vector<std::string> explain_loops(std::span<const std::string> names, const Schedule& schedule,
+                                       const ProductLoops& loops) {
+  std::vector<std::string> lines;
+  if (loops.staged) {
+    lines.push_back(
+        fmt::format("integer products, whose vectors are arranged for {} rows at a time and "
+                    "multiplied for {} side by side",
+                    loops.rows, loops.rows_beside));
+  } else if (loops.in_vectors) {
+    lines.push_back(schedule.backend == Backend::host ? "in SIMD vectors of floats"
+                                                      : "in pairs of floats");
+  }
+  if (loops.several_groups) lines.push_back("values of several groups are computed at a time");
+  std::string parts;
+  for (std::size_t i = 0; i < loops.by_part.size() && i < names.size(); ++i) {
+    const bool whole = !loops.by_part[i] && schedule.products.lanes < schedule.width;
+    if (whole) parts += (parts.empty() ? "" : ", ") + names[i];
+  }
+  const bool is_product = schedule.products.tiles.vectors_per_group == 0;
+  if (is_product && !parts.empty()) {
+    lines.push_back(fmt::format("whole vectors of {} are loaded before their {} parts", parts,
+                                schedule.width / schedule.products.lanes));
+  }
+  if (schedule.backend == Backend::nvidia && loops.min_blocks != 0) {
+    lines.push_back(fmt::format("registers for {} blocks to a multiprocessor", loops.min_blocks));
+  }
+  return lines;
+}
+
+}  // namespace kiln::fusion
