@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/schedule/elementwise/element_moves.hpp"
 #include "fusion/schedule/layout.hpp"
 #include "kiln/options.hpp"
 
@@ -68,8 +69,9 @@ inline constexpr std::string_view kEntryMarker = "kiln_kernel_entry";
 std::string with_entry(std::string_view source, std::string_view entry);
 
 /// `operands` of the schedule are the array arguments in the graph's order, then the outputs, then
-/// the iotas (schedule/iota_operands.hpp).
-KernelDescription emit(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy);
+/// the iotas (schedule/iota_operands.hpp); `moves` are of both.
+KernelDescription emit(const TypedGraph& graph, const Schedule& schedule,
+                       std::span<const ElementMove> moves, Accuracy accuracy);
 
 /// The parameters' values for one layout, one after the other, each at an offset that is a multiple
 /// of its alignment. Pointers and scalars are left zero: they are filled in for each call.

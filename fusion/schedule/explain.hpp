@@ -27,7 +27,8 @@ struct LayoutReport {
   std::string index;                ///< bits of an index, and why
   std::vector<std::string> passes;  ///< over rows or columns: what each computes, what is on chip
                                     ///< for the next and how it got there
-  std::vector<std::string> loops;   ///< of products: how a thread goes through its rows
+  std::vector<std::string> loops;   ///< of products: how a thread goes through its rows;
+                                    ///< elementwise: how operands move
   std::vector<OperandReport> operands;
 };
 

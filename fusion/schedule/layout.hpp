@@ -116,6 +116,11 @@ struct OperandSchedule {
   bool repeats = false;        ///< products: one element for Layout::row_repeats neighbouring rows,
                                ///< or for an output one place
   bool before_pdl_wait = false;  ///< may be read before the kernel's PDL wait
+  /// Elementwise kernels: whether it is loaded or stored in vectors.
+  bool moves_in_vectors() const {
+    return (access == Access::contiguous || access == Access::interleaved) && !addressed &&
+           indexing != Indexing::lane;
+  }
   /// Whether rows of one block can share its vectors in shared memory (RowSchedule::row_step).
   bool can_stage() const {
     return unaligned && !in_registers && outer_axes == 0 && indexing == Indexing::none;

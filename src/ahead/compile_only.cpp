@@ -181,6 +181,7 @@ Explanation explain_for(const KernelSpec& spec, std::string_view target) {
   if (emitted.passes) {
     explanation.layout.passes = fusion::explain_passes(graph, names, *emitted.passes);
   }
+  explanation.layout.loops = fusion::explain_moves(names, emitted.moves);
   if (emitted.loops) {
     explanation.layout.loops =
         fusion::explain_loops(names, emitted.layout.schedule, *emitted.loops);

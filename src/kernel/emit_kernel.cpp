@@ -90,7 +90,7 @@ fusion::KernelDescription text_of(const KernelSpec& spec, const EmittedKernel& e
   const fusion::TypedGraph& graph = spec.function.graph;
   const Accuracy accuracy = spec.function.options.accuracy;
   if (std::holds_alternative<ElementwiseForm>(spec.form)) {
-    return fusion::emit(graph, schedule, accuracy);
+    return fusion::emit(graph, schedule, emitted.moves, accuracy);
   }
   if (const auto* attention = std::get_if<AttentionForm>(&spec.form)) {
     return fusion::emit_attention(graph, *attention, schedule, accuracy);
@@ -108,6 +108,9 @@ void decide(EmittedKernel& emitted, const KernelSpec& spec) {
   const fusion::Schedule& schedule = emitted.layout.schedule;
   const fusion::TypedGraph& graph = spec.function.graph;
   const Accuracy accuracy = spec.function.options.accuracy;
+  if (std::holds_alternative<ElementwiseForm>(spec.form)) {
+    emitted.moves = fusion::element_moves(graph, schedule, accuracy);
+  }
   if (!std::holds_alternative<RowsForm>(spec.form)) return;
   if (schedule.products.rows != 0) {
     emitted.loops = fusion::product_loops(graph, schedule, accuracy);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fusion/emit/emit.hpp"
+#include "fusion/schedule/elementwise/element_moves.hpp"
 #include "fusion/schedule/layout.hpp"
 #include "fusion/schedule/products/product_loops.hpp"
 #include "fusion/schedule/rows/pass_schedule.hpp"
@@ -23,6 +24,7 @@ struct EmittedKernel {
   fusion::Layout layout;
   std::optional<fusion::PassSchedule> passes;  ///< over rows or columns
   std::optional<fusion::ProductLoops> loops;   ///< of products
+  std::vector<fusion::ElementMove> moves;      ///< elementwise, of each operand
   fusion::KernelDescription kernel;            ///< but for its text, which is the request's
   KernelRequest request;
   std::string schedule_text;  ///< for people

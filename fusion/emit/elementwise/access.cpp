@@ -167,15 +167,14 @@ void ElementEmitter::emit_vector_loads() {
     if (!operands_.is_read(i) || operands_.is_within(i) || is_indexed_by(i, Indexing::lane)) {
       continue;
     }
-    if (prefetches_rows(i)) {
+    if (moves_[i].rows_prefetched) {
       line(3, "prefetch_row<{}, {}>({}, {}, at_{}, top, first);", schedule_.tile_rows,
            schedule_.tile, operands_.row_pointer(i, schedule_.tile_axis),
            operands_[i].stride_name(tile_axis()), schedule_.tile_axis);
     }
-    if (schedule.gaps) {
-      constexpr int kPrefetchBits = 2048 * 8;
+    if (moves_[i].prefetched_ahead != 0) {
       line(3, "prefetch<1>({}, i64(first) + {});", operands_.row_pointer(i),
-           kPrefetchBits / bits(operand.dtype));
+           moves_[i].prefetched_ahead);
     }
     if (operands_.is_addressed(i)) {
       const std::string type(storage_type(operand.dtype));
@@ -190,7 +189,7 @@ void ElementEmitter::emit_vector_loads() {
     } else if (is_preloaded(i)) {
       line(3, "const auto {0}_lanes = from_preloaded<{1}>(width, {0}_preloaded, slot, {2}, first);",
            operand.name, schedule.alignment, operands_.row_pointer(i));
-    } else if (converts_in_blocks(i)) {
+    } else if (moves_[i].in_blocks) {
       line(3, "const auto {}_lanes = load_halves<width.size>({}, first, lanes);", operand.name,
            operands_.row_pointer(i));
     } else if (operands_.moves_in_vectors(i) && is_multi_vector()) {
@@ -235,13 +234,6 @@ bool ElementEmitter::is_preloaded(std::size_t i) const {
   return schedule_.operands[i].preloaded && operands_.is_read(i);
 }
 
-// Whether rows of a tile, which are far apart, are prefetched.
-bool ElementEmitter::prefetches_rows(std::size_t i) const {
-  return operands_.tiled() && schedule_.backend == Backend::host &&
-         !is_packed(operands_[i].dtype) && schedule_.operands[i].access == Access::contiguous &&
-         schedule_.has_stride(i, tile_axis());
-}
-
 void ElementEmitter::emit_results() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const std::string& name = operands_[i].name;
@@ -251,14 +243,14 @@ void ElementEmitter::emit_results() {
     const bool in_rows = operands_.moves_in_vectors(i);
     if (collects(i)) {
       line(3, "auto {0}_lanes = collect<width.size>({0}_data);", name);
-    } else if (converts_in_blocks(i) && schedule_.streamed) {
+    } else if (moves_[i].in_blocks && schedule_.streamed) {
       line(3, "Collected<f16_lane, width.size> {}_lanes;", name);
-    } else if (converts_in_blocks(i)) {
+    } else if (moves_[i].in_blocks) {
       line(3, "auto {}_lanes = half_results<width.size>({}, first);", name,
            operands_.row_pointer(i));
     } else if (schedule_.streamed) {
       line(3, "auto {}_lanes = collect<width.size>({}_data);", name, name);
-    } else if (is_unrounded(i)) {
+    } else if (moves_[i].unrounded) {
       line(3, "auto {}_lanes = unrounded_results<{}>({}, first);", name, operands_.vector_size(i),
            operands_.row_pointer(i));
     } else if (operands_.is_addressed(i)) {
@@ -277,38 +269,6 @@ std::string ElementEmitter::looked_up(std::size_t i) const {
   while (operands_[code].output || !operands_.per_lane(code)) ++code;
   return fmt::format("look_up<width.size>({}_lanes, {}, first, lanes)", operands_[i].name,
                      operands_.row_pointer(code));
-}
-
-// Whether f16 is converted in blocks (preamble/halves.h): not if its storage type is needed, or if
-// it comes from anything but an f32.
-bool ElementEmitter::converts_in_blocks(std::size_t i) const {
-  const OperandSchedule& schedule = schedule_.operands[i];
-  if (schedule_.backend != Backend::host || operands_[i].dtype != DType::f16 || schedule_.table ||
-      operands_.tiled() || schedule.access != Access::contiguous ||
-      schedule.indexing == Indexing::lane)
-    return false;
-  if (operands_[i].output && schedule.indexing != Indexing::none) return false;
-  if (!operands_[i].output) return !node_text_.needs_storage(input_of(i));
-  const NodeId id = output_node(i);
-  return !node_text_.needs_storage(id) &&
-         compute_dtype(graph_.nodes[node_text_.unrounded(id)].dtype) == DType::f32;
-}
-
-// Whether 8-bit floats are converted vector by vector, as NVIDIA GPUs do (preamble/small_floats.h).
-bool ElementEmitter::is_unrounded(std::size_t i) const {
-  const DType dtype = operands_[i].dtype;
-  if (schedule_.backend != Backend::nvidia || (dtype != DType::f8e4m3 && dtype != DType::f8e5m2) ||
-      !operands_[i].output || !operands_.moves_in_vectors(i) || is_multi_vector() ||
-      operands_.tiled() || schedule_.table || schedule_.operands[i].ways != 1)
-    return false;
-  const NodeId id = output_node(i);
-  return !node_text_.needs_storage(id) &&
-         compute_dtype(graph_.nodes[node_text_.unrounded(id)].dtype) == DType::f32;
-}
-
-NodeId ElementEmitter::output_node(std::size_t i) const {
-  const auto first = std::ranges::find_if(operands_, &ElementOperand::output);
-  return graph_.outputs[i - static_cast<std::size_t>(first - operands_.begin())];
 }
 
 NodeId ElementEmitter::input_of(std::size_t i) const {
@@ -342,7 +302,7 @@ void ElementEmitter::emit_stores() {
            operands_.row_pointer(i), looked_up(i));
     } else if (schedule_.streamed) {
       line(3, "stream({}, first, lanes, {}_lanes);", operands_.row_pointer(i), operand.name);
-    } else if (converts_in_blocks(i)) {
+    } else if (moves_[i].in_blocks) {
       line(3, "put({}, first, lanes, {}_lanes);", operands_.row_pointer(i), operand.name);
     } else if (operands_.moves_in_vectors(i) && is_multi_vector()) {
       line(3, "store_vectors<{}, {}>(width, {}, first, {}_lanes);", schedule_.operands[i].ways,

@@ -181,8 +181,9 @@ void ElementEmitter::emit_tiles() {
   emit_broadcast_loads(3);
 }
 
-KernelDescription emit(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy) {
-  return ElementEmitter(graph, schedule, accuracy).run();
+KernelDescription emit(const TypedGraph& graph, const Schedule& schedule,
+                       std::span<const ElementMove> moves, Accuracy accuracy) {
+  return ElementEmitter(graph, schedule, moves, accuracy).run();
 }
 
 std::string with_entry(std::string_view source, std::string_view entry) {

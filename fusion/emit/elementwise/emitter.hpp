@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,14 +14,17 @@
 #include "fusion/emit/kernel_names.hpp"
 #include "fusion/emit/kernel_writer.hpp"
 #include "fusion/emit/node_text.hpp"
+#include "fusion/schedule/elementwise/element_moves.hpp"
 
 namespace kiln::fusion {
 
 class ElementEmitter {
  public:
-  ElementEmitter(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy)
+  ElementEmitter(const TypedGraph& graph, const Schedule& schedule,
+                 std::span<const ElementMove> moves, Accuracy accuracy)
       : graph_(graph),
         schedule_(schedule),
+        moves_(moves),
         accuracy_(accuracy),
         node_text_(graph, accuracy, schedule.backend),
         identifiers_(graph),
@@ -74,12 +78,8 @@ class ElementEmitter {
   void define_input(int depth, const ElementOperand& operand, std::string element);
   void emit_vector_loads();
   bool is_preloaded(std::size_t i) const;
-  bool prefetches_rows(std::size_t i) const;
   void emit_results();
   std::string looked_up(std::size_t i) const;
-  bool converts_in_blocks(std::size_t i) const;
-  bool is_unrounded(std::size_t i) const;
-  NodeId output_node(std::size_t i) const;
   NodeId input_of(std::size_t i) const;
   void emit_stores();
 
@@ -100,6 +100,7 @@ class ElementEmitter {
 
   const TypedGraph& graph_;
   const Schedule& schedule_;
+  const std::span<const ElementMove> moves_;  ///< of each operand
   Accuracy accuracy_;
   NodeText node_text_;
   KernelNames identifiers_;

@@ -84,9 +84,7 @@ bool ElementOperands::per_lane(std::size_t i) const {
 }
 
 bool ElementOperands::moves_in_vectors(std::size_t i) const {
-  const Access access = schedule_.operands[i].access;
-  return (access == Access::contiguous || access == Access::interleaved) && !is_addressed(i) &&
-         indexing(i) != Indexing::lane;
+  return schedule_.operands[i].moves_in_vectors();
 }
 
 std::string ElementOperands::place_term(std::size_t i) const {

@@ -37,9 +37,9 @@ void ElementEmitter::emit_lane(int depth) {
 }
 
 std::string ElementEmitter::element_text(std::size_t i, NodeId id) const {
-  if (converts_in_blocks(i))
+  if (moves_[i].in_blocks)
     return fmt::format("to<f16_lane>({})", values_[node_text_.unrounded(id)]);
-  if (is_unrounded(i)) return values_[node_text_.unrounded(id)];
+  if (moves_[i].unrounded) return values_[node_text_.unrounded(id)];
   if (schedule_.backend == Backend::host) return node_text_.store_on_host(id, values_, storage_);
   return node_text_.store(id, values_, storage_);
 }

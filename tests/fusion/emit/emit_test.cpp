@@ -31,7 +31,8 @@ Emitted emit_text(std::string_view text, DType dtype, Backend backend = Backend:
     operands[i].strides = {1};
   }
   const Layout layout = plan_layout({1024}, operands, backend);
-  return {emit(typed, layout.schedule, accuracy), layout};
+  return {emit(typed, layout.schedule, element_moves(typed, layout.schedule, accuracy), accuracy),
+          layout};
 }
 
 bool contains(const Emitted& emitted, std::string_view part) {
@@ -84,7 +85,9 @@ std::string text_with_number(std::string_view text, Backend backend) {
     operands[i].strides = {i == 1 ? 0 : 1};
   }
   const Layout layout = plan_layout({1024}, operands, backend);
-  return emit(typed, layout.schedule, Accuracy::storage).source;
+  return emit(typed, layout.schedule, element_moves(typed, layout.schedule, Accuracy::storage),
+              Accuracy::storage)
+      .source;
 }
 
 TEST(Emit, RoundsTo8BitsWhereAVectorIsStoredOnNvidia) {

@@ -109,7 +109,8 @@ TEST(KernelNames, CannotLeaveTheirComment) {
     for (Operand& operand : operands) operand.strides = {1};
     operands[2].output = true;
     const Layout layout = plan_layout({1024}, operands, Backend::amd);
-    const std::string text = readable(emit(graph, layout.schedule, Accuracy::storage).source,
+    const auto moves = element_moves(graph, layout.schedule, Accuracy::storage);
+    const std::string text = readable(emit(graph, layout.schedule, moves, Accuracy::storage).source,
                                       function, function, graph.argument_names, graph.output_names);
     EXPECT_EQ(text.find('\0'), std::string::npos);
     // As a compiler does: first lines that end in a backslash are joined to the next ones.
