@@ -155,15 +155,17 @@ KeptColumns kept_columns(const ColumnSpace& space, int joined, int bytes, int mo
   const Size elements = space.length * joined;
   const bool whole = elements <= 2 * kLeastResidues ||
                      threads * joined <= power_of_two_from(elements) / kTreeTerms;
-  if (threads_that_fill(space, kLine, model) > threads || threads > model.max_threads || !whole) {
-    return {};
-  }
+  const bool fills =
+      space.forced.keeps_columns || threads_that_fill(space, kLine, model) <= threads;
+  if (!fills || threads > model.max_threads || !whole) return {};
   const int few = power_of_two_from(space.across);
   const int line = std::max(1, kLineBytes / space.vector_bytes);
   const int most = model.max_threads / threads;
-  const int strip = std::min({few, std::max(line, model.block / threads), most});
-  return {threads, strip == few || strip >= std::max(1, line / 2) ? strip : 0,
-          (space.length + threads - 1) / threads};
+  const int strip = space.forced.columns != 0
+                        ? std::min({few, space.forced.columns, most})
+                        : std::min({few, std::max(line, model.block / threads), most});
+  const bool wide = strip == few || strip >= std::max(1, line / 2) || space.forced.columns != 0;
+  return {threads, wide ? strip : 0, (space.length + threads - 1) / threads};
 }
 
 // Of columns that one pass reads. Threads that have all of their loads in flight from the start
@@ -216,7 +218,7 @@ KeptColumns columns_on_chip(const ColumnSpace& space, int joined, const VectorBy
 void share_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes& in_vector,
                    const RowModel& model) {
   const bool few = 4 * space.count * threads_that_fill(space, kLine, model) < model.threads;
-  const int strip = few ? kLine / 2 : kLine;
+  const int strip = space.forced.columns != 0 ? space.forced.columns : few ? kLine / 2 : kLine;
   const int batch = batch_of(in_vector, model);
   const auto groups = [&] { return groups_of(space, rows.threads, batch); };
   const Size most = std::min<Size>(
@@ -229,8 +231,9 @@ void share_columns(RowSchedule& rows, const ColumnSpace& space, const VectorByte
     rows.threads = std::min(space.forced.threads, model.max_threads / strip);
   }
   rows.groups = groups();
-  rows.columns =
-      std::min(power_of_two_from(space.across), std::max(strip, model.block / rows.threads));
+  const int widest =
+      space.forced.columns != 0 ? strip : std::max(strip, model.block / rows.threads);
+  rows.columns = std::min(power_of_two_from(space.across), widest);
   rows.rows = std::max(1, model.block / (rows.columns * rows.threads));
 }
 

@@ -74,7 +74,8 @@ int choose_host_width(Size length) {
 // How a thread of a GPU takes `columns` columns: how many side by side, and how many elements of
 // each it loads at a time.
 void map_columns_to_threads(Schedule& schedule, const Axis& inner,
-                            std::span<const SizedOperand> operands, Size columns) {
+                            std::span<const SizedOperand> operands, Size columns,
+                            const ForcedRows& forced) {
   int& width = schedule.width;
   const int narrowest = narrowest_contiguous(inner, operands);
   while (width % 2 == 0 && width * narrowest > kLeastVectorBits &&
@@ -89,6 +90,7 @@ void map_columns_to_threads(Schedule& schedule, const Axis& inner,
   const int ahead = std::min({kMostAhead, kAheadLanes / width, kAheadBytes / std::max(1, bytes)});
   schedule.reduction.batch =
       static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, ahead))));
+  if (forced.batch != 0) schedule.reduction.batch = forced.batch;
 }
 
 // Maps `rows` rows along the axis to threads.
@@ -135,7 +137,7 @@ SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const Size
   schedule.wide_index = needs_wide_index(axes, operands, others, schedule.width);
   if (shape[axis] != 0) others /= shape[axis];
   if (across && backend != Backend::host) {
-    map_columns_to_threads(schedule, axes.back(), operands, others);
+    map_columns_to_threads(schedule, axes.back(), operands, others, forced);
   }
   layout.vectors = (axes.back().size + schedule.width - 1) / schedule.width;
   if (across) {

@@ -239,7 +239,7 @@ TEST_P(ColumnBits, DoNotShowTheSchedule) {
   const auto draw = [&](std::int64_t below) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
   };
-  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
+  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
   constexpr Form kForms[] = {Form::sums, Form::variance, Form::normalised};
   testing::Share share(GetParam(), 5, seed);
   for (const std::int64_t length : {40, 300, 1025, 33'000}) {
@@ -251,6 +251,27 @@ TEST_P(ColumnBits, DoNotShowTheSchedule) {
         const DType dtype = kTypes[draw(std::ssize(kTypes))];
         const std::uint64_t values = random();
         if (share.next()) check(form, columns, dtype, values, false, forced);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Whether threads keep few columns, which more of them would read again, and how many vectors of
+// columns are side by side.
+TEST_P(ColumnBits, DoNotShowWhatIsKeptOrSideBySide) {
+  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
+  constexpr Form kForms[] = {Form::variance, Form::normalised, Form::variance_of_value};
+  testing::Share share(GetParam(), 4, testing::random_seed());
+  std::size_t next = 0;
+  for (const std::int64_t length : {6, 40, 129, 300, 1'025}) {
+    for (const int columns : {0, 1, 4, 16}) {
+      for (const bool keeps : {false, true}) {
+        ++next;
+        if (!share.next()) continue;
+        check(kForms[next % std::size(kForms)], {.length = length, .groups = 70},
+              kTypes[next / 2 % std::size(kTypes)], next, false,
+              {.keeps_columns = keeps, .columns = columns});
         if (HasFatalFailure()) return;
       }
     }

@@ -25,7 +25,10 @@ inline std::string describe(const fusion::ForcedRows& forced) {
          (forced.width == 0 ? "" : fmt::format(", up to {} lanes", forced.width)) +
          (forced.read_again ? ", read again" : "") +
          (forced.cluster_blocks == 0 ? "" : fmt::format(", {} blocks", forced.cluster_blocks)) +
-         (forced.parts == 0 ? "" : fmt::format(", {} parts", forced.parts));
+         (forced.parts == 0 ? "" : fmt::format(", {} parts", forced.parts)) +
+         (forced.keeps_columns ? ", kept columns" : "") +
+         (forced.columns == 0 ? "" : fmt::format(", {} columns side by side", forced.columns)) +
+         (forced.batch == 0 ? "" : fmt::format(", {} loaded at a time", forced.batch));
 }
 
 }  // namespace kiln::testing

@@ -146,6 +146,34 @@ class RowBits : public testing::ProgramsOnDevices {
       compare<float>(which, rows, outputs, what);
     }
   }
+
+  /// The largest value, mean and variance of the sum of two operands.
+  template <class T>
+  void check_two_operands(std::int64_t length, const fusion::ForcedRows& forced = {}) {
+    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+    const DType dtype = sizeof(T) == 4 ? DType::f32 : DType::f64;
+    const Function function = testing::with_schedule(
+        parse("two", "h = x + z; d = h - mean(h, -1); max(h, -1), mean(h, -1), mean(d * d, -1)"),
+        forced);
+    const HostArray x = testing::random_array(dtype, {3, length}, 1);
+    const HostArray z = testing::random_array(dtype, {3, length}, 2);
+    std::vector<HostArray> got(3, HostArray::contiguous(dtype, {3, 1}));
+    run_on(device(), function, {x, z}, got);
+    for (std::int64_t row = 0; row < 3; ++row) {
+      Row<T> h;
+      for (std::int64_t i = row * length; i < (row + 1) * length; ++i) {
+        h.push_back(static_cast<T>(testing::number_at(x, i)) +
+                    static_cast<T>(testing::number_at(z, i)));
+      }
+      const std::vector<Row<T>> want = expected(Case::variance, h);
+      const T results[] = {*std::ranges::max_element(h), want[0][0], want[1][0]};
+      for (std::size_t k = 0; k < 3; ++k) {
+        ASSERT_EQ(get_bits(got[k], row), std::bit_cast<Bits>(results[k]))
+            << "output " << k << " of row " << row << " of " << length << " " << name(dtype)
+            << testing::describe(forced);
+      }
+    }
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Devices, RowBits,
@@ -199,7 +227,7 @@ TEST_P(RowBits, DoNotShowTheSchedule) {
   const auto draw = [&](std::int64_t below) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
   };
-  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
+  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
   testing::Share share(GetParam(), 7, seed);
   for (const std::int64_t length : {100, 1000, 4097, 16'384, 70'001}) {
     for (const int threads : {1, 4, 16, 32, 64, 256, 512}) {
@@ -238,7 +266,8 @@ TEST_P(RowBits, DoNotShowClusters) {
   if (GetParam() != DeviceType::cuda) GTEST_SKIP() << "blocks of other devices form no clusters";
   for (const std::int64_t length : {32'769, 50'257, 65'536, 100'003, 131'072}) {
     for (const int blocks : {2, 3, 4, 5, 8}) {
-      const HostArray rows = testing::random_array(DType::bf16, {3, length}, 7);
+      const DType dtype = blocks % 2 == 0 ? DType::bf16 : DType::f64;
+      const HostArray rows = testing::random_array(dtype, {3, length}, 7);
       for (const Case which : {Case::variance, Case::normalised}) {
         check(which, rows, {}, false, {.cluster_blocks = blocks});
         check(which, rows, {.gap = 3, .lead = 1}, false, {.cluster_blocks = blocks});
@@ -251,29 +280,22 @@ TEST_P(RowBits, DoNotShowClusters) {
 // Rows of two operands for which threads have no room: blocks of an NVIDIA GPU share chunks, whose
 // elements are copied to shared memory.
 TEST_P(RowBits, OfTwoLongOperands) {
-  const Function function =
-      parse("two", "h = x + z; d = h - mean(h, -1); max(h, -1), mean(h, -1), mean(d * d, -1)");
   testing::Share share(GetParam(), 3, testing::random_seed());
   for (const std::int64_t length :
        {32'800, 53'001, 60'002, 65'533, 65'536, 95'000, 131'072, 163'837}) {
     if (!share.next()) continue;
-    const HostArray x = testing::random_array(DType::f32, {3, length}, 1);
-    const HostArray z = testing::random_array(DType::f32, {3, length}, 2);
-    std::vector<HostArray> got(3, HostArray::contiguous(DType::f32, {3, 1}));
-    run_on(device(), function, {x, z}, got);
-    for (std::int64_t row = 0; row < 3; ++row) {
-      Row<float> h;
-      for (std::int64_t i = row * length; i < (row + 1) * length; ++i) {
-        h.push_back(static_cast<float>(testing::number_at(x, i)) +
-                    static_cast<float>(testing::number_at(z, i)));
-      }
-      const std::vector<Row<float>> want = expected(Case::variance, h);
-      const float results[] = {*std::ranges::max_element(h), want[0][0], want[1][0]};
-      for (std::size_t k = 0; k < 3; ++k) {
-        ASSERT_EQ(get_bits(got[k], row), std::bit_cast<std::uint32_t>(results[k]))
-            << "output " << k << " of row " << row << " of " << length;
-      }
-    }
+    check_two_operands<float>(length);
+    check_two_operands<double>(length);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Of rows that one block keeps in shared memory or in registers, or reads again.
+TEST_P(RowBits, OfTwoOperandsInF64) {
+  for (const std::int64_t length : {100, 1'001, 4'096, 8'192, 16'384, 30'001}) {
+    check_two_operands<double>(length);
+    check_two_operands<double>(length, {.read_again = true});
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -308,7 +330,7 @@ TEST_P(RowBits, OfUnalignedRowsWhoseLastChunkIsShort) {
   SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
   testing::Share share(GetParam(), 5, seed);
   for (const std::int64_t length : {32'773, 33'469, 35'769, 38'001, 70'539, 102'003}) {
-    for (const DType dtype : {DType::f16, DType::f32}) {
+    for (const DType dtype : {DType::f16, DType::f32, DType::f64}) {
       for (const bool read_again : {false, true}) {
         if (!share.next()) continue;
         const auto own = seed + static_cast<std::uint64_t>(length);

@@ -130,5 +130,38 @@ TEST_P(RunningBits, DoNotShowTheSchedule) {
   }
 }
 
+// Along another axis than the innermost one, in blocks of 64 elements: how many of a column a
+// thread loads at a time.
+TEST_P(RunningBits, DoNotShowWhatIsLoadedAhead) {
+  constexpr std::int64_t kColumns = 6;
+  constexpr std::int64_t kBlock = 64;
+  testing::Share share(GetParam(), 3, testing::random_seed());
+  for (const std::int64_t length : {1, 3, 64, 100, 257, 1'000}) {
+    for (const int batch : {1, 2, 4, 16}) {
+      if (!share.next()) continue;
+      const HostArray x = testing::random_array(DType::f32, {length, kColumns}, 3);
+      const Function function =
+          testing::with_schedule(parse("columns", "cumsum(x, 0)"), {.batch = batch});
+      std::vector<HostArray> got = {HostArray::contiguous(DType::f32, x.shape)};
+      run_on(device(), function, {x}, got);
+      for (std::int64_t column = 0; column < kColumns; ++column) {
+        float before = 0;
+        float block = 0;
+        for (std::int64_t i = 0; i < length; ++i) {
+          const std::int64_t at = i * kColumns + column;
+          block += static_cast<float>(testing::number_at(x, at));
+          const float wanted = before + block;
+          ASSERT_EQ(static_cast<float>(testing::number_at(got[0], at)), wanted)
+              << "element " << i << " of column " << column << " of " << length
+              << testing::describe({.batch = batch});
+          if (i % kBlock != kBlock - 1) continue;
+          before = wanted;
+          block = 0;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kiln
