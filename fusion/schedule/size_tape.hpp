@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fusion/schedule/size.hpp"
@@ -30,6 +31,10 @@ class SizeTape {
   std::span<const std::uint32_t> inputs() const { return inputs_; }
   std::size_t bytes() const;
 
+  /// For people: what has to hold for a run, such as "513 <= n <= 1024". `names`: of the recorder's
+  /// inputs.
+  std::vector<std::string> conditions(std::span<const std::string> names) const;
+
  private:
   friend class Size;
   friend class SizeRecorder;
@@ -43,6 +48,8 @@ class SizeTape {
     std::int64_t low;
     std::uint64_t span;  ///< from there to the last one
   };
+
+  struct Text;
 
   static bool apply(Size::Op op, std::int64_t a, std::int64_t b, std::int64_t& result);
 

@@ -8,6 +8,7 @@
 #include "fusion/emit/emit.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "kernel/kernel_build.hpp"
+#include "kernel/kernel_ranges.hpp"
 #include "kernel/target.hpp"
 #include "kiln/error.hpp"
 #include "kiln/view.hpp"
@@ -181,6 +182,7 @@ Explanation explain_for(const KernelSpec& spec, std::string_view target) {
   if (emitted.passes) {
     explanation.layout.passes = fusion::explain_passes(graph, names, *emitted.passes);
   }
+  explanation.ranges = schedule_ranges(spec, resolved);
   explanation.layout.loops = fusion::explain_moves(names, emitted.moves);
   if (emitted.loops) {
     explanation.layout.loops =

@@ -63,6 +63,7 @@ CompiledKernel compile_for(const Kernel& kernel, std::string_view target);
 struct Explanation {
   fusion::LayoutReport layout;
   fusion::Estimate estimate;
+  std::vector<std::string> ranges{};  ///< schedule_ranges()
 };
 Explanation explain_for(const KernelSpec& kernel, std::string_view target);
 

@@ -318,6 +318,7 @@ Json to_json(const Explanation& explanation) {
           {"loops", explanation.layout.loops},
           {"width", explanation.layout.width},
           {"index", explanation.layout.index},
+          {"ranges", explanation.ranges},
           {"operands", operands},
           {"expected_fraction_of_copy", explanation.estimate.fraction_of_copy},
           {"memory", explanation.estimate.memory},
@@ -342,6 +343,7 @@ void print_explanation(Table& table, const Explanation& explanation) {
     table.row({operand.name, fmt::format("{}: {}; {}", operand.access, operand.reason,
                                          human_bytes(operand.bytes))});
   }
+  print_lines(table, "holds for", explanation.ranges);
   const fusion::Estimate& estimate = explanation.estimate;
   table.row(
       {"speed", fmt::format("{:.2f} of a copy expected: memory takes {:.2f} and arithmetic "

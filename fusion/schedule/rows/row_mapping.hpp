@@ -48,8 +48,8 @@ struct ForcedRows {
                            ///< more than one pass reads; a power of two of up to 8
   int parts = 0;  ///< of a row or column that a Program cuts, where its tree has so many: 1 or a
                   ///< power of two (passes/split_reductions.hpp)
-  bool keeps_columns = false;  ///< GPUs: threads keep columns that several passes read, though more
-                               ///< of them would fill the device
+  bool keeps_columns = false;  ///< GPUs: as few threads as have room for them keep columns that
+                               ///< several passes read, though more would fill the device
   int columns = 0;             ///< GPUs: vectors of columns side by side in a block, a power of two
   int batch = 0;  ///< GPUs: elements of running results across rows that a thread loads at a time
 };

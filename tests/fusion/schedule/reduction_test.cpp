@@ -285,6 +285,25 @@ TEST(ColumnLayout, ReadsNeighbouringColumnsTogether) {
   EXPECT_EQ(columns_of({1000, 60}, DType::f32, Backend::host).schedule.width, 64);
 }
 
+TEST(ColumnLayout, IsWhatATestAsksFor) {
+  ReduceSpace space{{64, 70}, {true, false}, {}};
+  space.passes = 2;
+  std::vector<Operand> operands(2);
+  operands[0] = {DType::f32, false, {70, 1}, 0};
+  operands[1] = {DType::f32, true, {70, 1}, 0};
+  const auto of = [&](const ForcedRows& forced) {
+    return plan_rows(space, space.shape, operands, {false, false}, false, Backend::nvidia,
+                     {false, false, forced})
+        .schedule.reduction;
+  };
+  EXPECT_EQ(of({}).threads, 16) << "for so few columns";
+  EXPECT_EQ(of({.keeps_columns = true}).threads, 4) << "as few as have room for all elements";
+  EXPECT_EQ(of({.keeps_columns = true}).vectors, 16);
+  EXPECT_EQ(of({.columns = 2}).columns, 2);
+  EXPECT_EQ(of({.keeps_columns = true, .columns = 2}).columns, 2);
+  EXPECT_EQ(of({.keeps_columns = true, .columns = 2}).vectors, 16);
+}
+
 // A thread's sums, of a batch of residues and of one group of each size, leave registers for loads.
 TEST(ColumnLayout, HasFewSumsInAThread) {
   const auto of = [](std::int64_t length, int trees, Backend backend) {
