@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ahead/compile_only.hpp"
+#include "kernel/kernel_ranges.hpp"
 
 namespace kiln {
 namespace {
@@ -80,6 +81,26 @@ TEST(PassSchedule, SaysWhatIsKeptForLaterPasses) {
       scheduled("softmax(x, -1)", {{"x", DType::bf16, {4096, 64}, {}, false}}, "cpu");
   EXPECT_EQ(host.passes.row_group, 8);
   EXPECT_THAT(host.lines, Contains("each over 8 rows, before the next pass"));
+}
+
+KernelSpec softmax_of(std::int64_t rows, std::int64_t length) {
+  Specification specification;
+  specification.arguments = {{"x", DType::bf16, {rows, length}, {}, false}};
+  return kernel_specs(parse("softmax", "softmax(x, -1)"), specification).at(0);
+}
+
+// Where the ranges that are printed end, so does the schedule.
+TEST(ScheduleRanges, SayForWhichSizesAScheduleHolds) {
+  const std::vector<std::string> ranges = schedule_ranges(softmax_of(4096, 1024), "sm_90");
+  EXPECT_THAT(ranges, Contains("1017 <= axis 1 <= 1024"));
+  EXPECT_THAT(ranges, Contains("axis 0 >= 2"));
+  EXPECT_THAT(schedule_ranges(softmax_of(4096, 1000), "sm_90"), Contains("axis 1 % 8 == 0"));
+  const auto schedule = [](std::int64_t rows, std::int64_t length) {
+    return emit_kernel(softmax_of(rows, length), "sm_90").layout.schedule;
+  };
+  EXPECT_EQ(schedule(4096, 1024), schedule(2, 1024));
+  EXPECT_NE(schedule(4096, 1024), schedule(4096, 1032));
+  EXPECT_NE(schedule(4096, 1024), schedule(4096, 1016));
 }
 
 }  // namespace
