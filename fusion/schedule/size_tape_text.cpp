@@ -11,8 +11,8 @@
 namespace kiln::fusion {
 namespace {
 
-constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kHighest = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
@@ -60,8 +60,8 @@ struct SizeTape::Text {
       return fmt::format("{} != {}", of(range.value), range.low - 1);
     }
     if (range.low == high) return is_equal(range.value, range.low);
-    if (range.low == kLeast) return fmt::format("{} <= {}", of(range.value), high);
-    if (high == kMost) return fmt::format("{} >= {}", of(range.value), range.low);
+    if (range.low == kLowest) return fmt::format("{} <= {}", of(range.value), high);
+    if (high == kHighest) return fmt::format("{} >= {}", of(range.value), range.low);
     return fmt::format("{} <= {} <= {}", range.low, of(range.value), high);
   }
 
