@@ -24,7 +24,7 @@ std::string names_where(std::span<const std::string> names, const PassSchedule& 
   return fmt::format("{}", fmt::join(found, ", "));
 }
 
-// "max; sum of %3; stores": what each pass is for.
+// "max; sum; stores": what each pass is for.
 std::string purposes(const TypedGraph& graph, const PassSchedule& passes) {
   std::vector<std::string> each;
   for (int pass = 0; pass <= passes.last; ++pass) {
