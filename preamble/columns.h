@@ -13,10 +13,9 @@ namespace kiln {
 // from each other, of which those from `count` on do not exist. After each group of residues comes
 // end(turn), groups being in bit-reversed order. Threads beyond the last residue visit nothing.
 // `Joined` columns are one row, whose elements take turns.
-template <int Batch, int Joined, class Index, class Visit, class End>
-KILN_FN void walk_column(Index count, u32 own, u32 sharing, const Visit& visit, const End& end) {
-  const u32 all = visited_residues(Index(count * Joined));
-  const u32 residues = all > u32(Joined) ? all / Joined : 1;
+template <int Batch, class Index, class Visit, class End>
+KILN_FN void walk_column_residues(Index count, u32 residues, u32 own, u32 sharing,
+                                  const Visit& visit, const End& end) {
   const u32 mine = residues > sharing ? residues / sharing : 1;
   const u32 beside = least(mine, u32(Batch));
   const u32 groups = mine / beside;
@@ -29,6 +28,35 @@ KILN_FN void walk_column(Index count, u32 own, u32 sharing, const Visit& visit, 
     end(turn);
     group = next_residue(group, groups);
   }
+}
+template <int Batch, int Joined, class Index, class Visit, class End>
+KILN_FN void walk_column(Index count, u32 own, u32 sharing, const Visit& visit, const End& end) {
+  const u32 all = visited_residues(Index(count * Joined));
+  walk_column_residues<Batch>(count, all > u32(Joined) ? all / Joined : 1, own, sharing, visit,
+                              end);
+}
+
+// What the elements of a few vectors come to where a row is counted along another axis first than
+// the one that vectors lie along: `Steps` vectors have the next numbers of a lane before its
+// neighbour has any. They are all of the terms of `Residues` residues, which are combined in order,
+// and then in pairs. Each lane gets the result.
+template <class Reduction, int Steps, int Residues, class T, int Width, int Vectors>
+KILN_FN Lanes<T, Width> fold_vectors(const Lanes<T, Width> (&terms)[Vectors]) {
+  T sums[Residues];
+  KILN_UNROLL for (int i = 0; i < Residues; ++i) sums[i] = Reduction::template identity<T>();
+  KILN_UNROLL for (int i = 0; i < Vectors * Width; ++i) {
+    const int place = i / Steps;
+    const T term = terms[place / Width * Steps + i % Steps].lane[place % Width];
+    sums[i % Residues] = Reduction::combine(sums[i % Residues], term);
+  }
+  KILN_UNROLL for (int apart = Residues / 2; apart != 0; apart /= 2) {
+    KILN_UNROLL for (int i = 0; i < apart; ++i) {
+      sums[i] = Reduction::combine(sums[i], sums[i + apart]);
+    }
+  }
+  Lanes<T, Width> result;
+  KILN_UNROLL for (int i = 0; i < Width; ++i) result.lane[i] = sums[0];
+  return result;
 }
 
 // The slot of a thread's vectors that is visited in a turn: `Residues` of them one after the other,

@@ -126,6 +126,16 @@ KILN_FN void for_each_chunk_of(Index length, Index part, Index parts, const Body
   });
 }
 
+// The same for a row of whole chunks that are every `Parts`-th one of another row.
+template <int Parts, class Index, class Body>
+KILN_FN void for_each_chunk_apart(Index length, const Body& body) {
+  constexpr Index kChunk = kTreeChunk;
+  constexpr Index kParts = Parts;
+  walk_part(Index(length / kChunk * kParts), Index(0), kParts,
+            [&](Index chunk, int merges, bool)
+                KILN_INLINED { body(Index(chunk / kParts * kChunk), kChunk, merges); });
+}
+
 // ---- columns ------------------------------------------------------------------------------------
 
 // Which of a column's chunks and of their residues are those of one of `splits` parts, a power of
@@ -225,7 +235,12 @@ struct TreeColumns {
     return Step::two ? Reduction::combine(one, second) : one;
   }
   KILN_MEMBER void end(int merges) {
-    for (++open; merges != 0; --merges, --open) {
+    ++open;
+    merge(merges);
+  }
+  KILN_MEMBER Lanes<T, Width>& last() { return stack[open - 1]; }
+  KILN_MEMBER void merge(int merges) {
+    for (; merges != 0; --merges, --open) {
       Lanes<T, Width>& to = stack[open - 2];
       const Lanes<T, Width>& from = stack[open - 1];
       for (int i = 0; i < Width; ++i) to.lane[i] = Reduction::combine(to.lane[i], from.lane[i]);

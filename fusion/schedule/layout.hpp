@@ -149,11 +149,19 @@ struct RowSchedule {
   int sets = 0;            ///< GPUs: accumulators of a thread for each lane of its vectors, where
                            ///< rows are added up by their tree (preamble/tree.h); 0: elsewhere
   int rows = 1;            ///< per block
-  int columns = 0;  ///< side by side in a block, in vectors; 0: the innermost axis is reduced
-  int joined = 1;   ///< neighbouring columns that are one row, a power of two: the innermost
-                    ///< axis is reduced too, but shorter than what threads read side by side
-  int groups = 1;   ///< GPUs: of residues that a thread of a column that keeps nothing adds up one
-                    ///< after the other, at most (preamble/columns.h), a power of two
+  int columns = 0;     ///< side by side in a block, in vectors; 0: the innermost axis is reduced
+  int joined = 1;      ///< neighbouring columns that are one row, a power of two: the innermost
+                       ///< axis is reduced too, but shorter than what threads read side by side
+  int folded = 0;      ///< GPUs: of rows whose neighbours in memory are far apart in their count
+                       ///< (rows/row_fold.hpp), the vectors that have all terms of a few residues,
+                       ///< each with `joined` elements of a row; 0: no such rows
+  int fold_steps = 1;  ///< of these vectors, those that come before the next lane
+  int fold_residues = 1;  ///< whose terms they have
+  int joined_chunks = 0;  ///< vectors side by side in a row of `joined` lanes that have chunks of
+                          ///< their own; 0: they have not
+  int parts = 1;   ///< of the row that these rows are parts of, each of every so many-th chunk
+  int groups = 1;  ///< GPUs: of residues that a thread of a column that keeps nothing adds up one
+                   ///< after the other, at most (preamble/columns.h), a power of two
   int min_blocks = 0;   ///< columns: that a multiprocessor must have room for; 0: no such demand
   bool ragged = false;  ///< CPU: the last vector of a row has fewer lanes
   bool split = false;   ///< split reduction: each row is cut into Layout::splits

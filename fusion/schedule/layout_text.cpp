@@ -27,6 +27,9 @@ std::string describe(const RowSchedule& rows, Backend backend) {
     if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
     if (rows.columns > 0) text += fmt::format(", {} vectors of columns per block", rows.columns);
     if (rows.joined > 1) text += fmt::format(", {} columns joined", rows.joined);
+    if (rows.folded > 0) {
+      text += fmt::format(", {} vector{} folded", rows.folded, rows.folded == 1 ? "" : "s");
+    }
     if (rows.chunks != ColumnChunks::one) text += ", in chunks";
     if (rows.chunks == ColumnChunks::many && rows.vectors == 0) text += " on a stack";
   } else if (rows.columns > 0) {

@@ -72,6 +72,8 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
          of(rows.copied),  of(rows.rows),    of(rows.columns),        of(rows.ragged),
          of(rows.split),   of(rows.chunks),  of(rows.phase),          of(rows.row_step),
          of(rows.joined),  of(rows.sets),    of(rows.groups),         of(rows.min_blocks)});
+    add({of(rows.folded), of(rows.fold_steps), of(rows.fold_residues), of(rows.parts),
+         of(rows.joined_chunks)});
   }
   if (products.rows != 0) {
     add({of(products.rows), of(products.columns), of(products.lanes), of(tiles.vectors_per_group),

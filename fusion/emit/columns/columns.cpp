@@ -93,6 +93,9 @@ class ColumnEmitter : public ReductionEmitter {
 
   std::string load_text(std::size_t i) const override {
     // A row-invariant value does not depend on the reduced axes.
+    if (operands_[i].row_invariant && rows_.joined > 1) {
+      return fmt::format("repeat<{}>({})", schedule_.width, row_place(i));
+    }
     const std::string line = operands_[i].row_invariant ? operands_[i].name + "_row" : line_text(i);
     switch (schedule_.operands[i].access) {
       case Access::contiguous:
@@ -109,6 +112,15 @@ class ColumnEmitter : public ReductionEmitter {
   }
 
   std::string position_text() const override { return "vector"; }
+
+  // Where a row-invariant operand is of the row that all lanes of a vector are in: if it has a
+  // stride along the innermost axis, that is from row to row.
+  std::string row_place(std::size_t i) const {
+    const std::string row = operands_[i].name + "_row";
+    if (!schedule_.has_stride(i, inner())) return row;
+    return fmt::format("{} + {}(first / {}) * {}", row, signed_index_, schedule_.width,
+                       operands_[i].stride_name(inner()));
+  }
 
   // Row-invariant values have one value for each lane.
   void row_values(int pass) override {
@@ -161,7 +173,7 @@ class ColumnEmitter : public ReductionEmitter {
     }
     if (!is_host() && !(in_tree && rows_.chunks != ColumnChunks::one)) {
       combine_threads(id, 2, lanes);
-      join_columns(id, 2, lanes);
+      if (!(in_tree && rows_.folded != 0)) join_columns(id, 2, lanes);
     }
     values_[id] = lanes + "[lane]";
     std::string combined = values_[id];
@@ -180,6 +192,16 @@ class ColumnEmitter : public ReductionEmitter {
     bool any = false;
     for_each_result(true, [&](std::size_t, const OperandText&) { any = true; });
     if (!any) return;
+    if (rows_.joined > 1) {
+      out_.line(2, "if (active && thread == 0) {{");
+      out_.line(3, "constexpr int lane = 0;");
+      for_each_result(true, [&](std::size_t i, const OperandText& operand) {
+        out_.line(3, "*({}) = {};", row_place(i),
+                  node_text_.store(operand.value, values_, storage_));
+      });
+      out_.line(2, "}}");
+      return;
+    }
     const int depth = is_host() ? 2 : 3;
     if (!is_host()) out_.line(2, "if (thread == 0) {{");
     const auto row = [&](std::size_t i) { return operands_[i].name + "_row"; };

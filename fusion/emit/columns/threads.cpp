@@ -20,6 +20,7 @@ int log2_of(int power) { return std::countr_zero(static_cast<unsigned>(std::max(
 // How many of a thread's vectors are of different residues, where it keeps all of them. Their
 // number and that of threads are those of residues, but for a power of two.
 int ReductionEmitter::kept_residues() const {
+  if (rows_.folded != 0) return rows_.vectors / rows_.folded;
   const auto slots = static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows_.vectors)));
   const int sharing = rows_.threads * rows_.joined;
   const int residues = std::clamp(sharing * slots / kTreeTerms, kLeastResidues, kMostResidues);
@@ -40,6 +41,9 @@ void ReductionEmitter::declare_column_tree(std::size_t id) {
   out_.line(2, "ColumnTree<{}, {}, {}, {}, {}> {}_tree;", combiner, type, schedule_.width, beside,
             log2_of(groups), names_[id]);
   out_.line(2, "Lanes<{}, {}> {}_total;", type, schedule_.width, names_[id]);
+  if (rows_.folded != 0) {
+    out_.line(2, "Lanes<{}, {}> {}_terms[{}];", type, schedule_.width, names_[id], rows_.folded);
+  }
   if (rows_.chunks == ColumnChunks::many) {
     out_.line(2, "TreeColumns<{}, {}, {}> {}_chunks;", combiner, type, schedule_.width, names_[id]);
   } else if (rows_.chunks == ColumnChunks::one_per_thread) {
@@ -52,15 +56,17 @@ void ReductionEmitter::declare_column_tree(std::size_t id) {
 void ReductionEmitter::emit_threads_columns(int pass, const Ids& trees) {
   if (rows_.vectors != 0) return emit_kept_columns(pass, trees);
   const bool in_chunks = rows_.chunks != ColumnChunks::one;
+  // Lanes of vectors that have elements of one chunk.
+  const int joined = rows_.joined_chunks != 0 ? 1 : rows_.joined;
   if (rows_.split) locate_part();
   if (rows_.chunks == ColumnChunks::many) {
-    const std::string joined = rows_.joined > 1 ? fmt::format(" / {}", rows_.joined) : "";
+    const std::string divisor = joined > 1 ? fmt::format(" / {}", joined) : "";
     const std::string length =
-        rows_.joined > 1 ? fmt::format("{}(vectors * {})", index_, rows_.joined) : "vectors";
+        joined > 1 ? fmt::format("{}(vectors * {})", index_, joined) : "vectors";
     out_.line(2, "{}[&]({} at, {} elements, int merges) KILN_INLINED {{", each_chunk(length),
               index_, index_);
-    out_.line(3, "const {} chunk = at{};", index_, joined);
-    out_.line(3, "const {} count = elements{};", index_, joined);
+    out_.line(3, "const {} chunk = at{};", index_, divisor);
+    out_.line(3, "const {} count = elements{};", index_, divisor);
   } else if (in_chunks) {
     out_.line(2, "for ({0} chunk = 0, number = 0; chunk < vectors; chunk += {1}, ++number) {{",
               index_, kTreeChunk / rows_.joined);
@@ -73,8 +79,17 @@ void ReductionEmitter::emit_threads_columns(int pass, const Ids& trees) {
   const std::string own = rows_.split ? "u32(thread * part.sharing + part.own)" : "thread";
   const std::string sharing = rows_.split ? fmt::format("u32({} * part.sharing)", rows_.threads)
                                           : fmt::format("{}u", rows_.threads);
-  out_.line(depth, "walk_column<{}, {}>({}, {}, {},", rows_.batch, rows_.joined, count, own,
-            sharing);
+  const int folded = std::max(1, rows_.folded);
+  // Where vectors are folded, elements are residues, of as many vectors each.
+  std::string end(count);
+  if (rows_.folded != 0) {
+    end = fmt::format("residues_{}", pass);
+    out_.line(depth, "const {} {} = {} / {};", index_, end, count, folded);
+    out_.line(depth, "walk_column_residues<{0}>({1}, u32({1}), {2}, {3},", rows_.batch, end, own,
+              sharing);
+  } else {
+    out_.line(depth, "walk_column<{}, {}>({}, {}, {},", rows_.batch, joined, count, own, sharing);
+  }
   out_.line(depth + 2, "[&]({0} element, {0} apart, int beside) KILN_INLINED {{", index_);
   std::vector<std::size_t> fetched;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
@@ -82,28 +97,33 @@ void ReductionEmitter::emit_threads_columns(int pass, const Ids& trees) {
     if (operand.output || operand.row_invariant || !passes_.is_read(operand, pass)) continue;
     fetched.push_back(i);
     out_.line(depth + 3, "Vec<{}, {}> {}_batch[{}];", storage_type(operand.dtype), schedule_.width,
-              operand.name, rows_.batch);
+              operand.name, rows_.batch * folded);
   }
+  const std::string place = folded == 1 ? "step" : fmt::format("step / {}", folded);
+  const std::string next =
+      folded == 1 ? "" : fmt::format(" + {}(step % {}) * {}", index_, folded, end);
   // Indices past the end are clamped to the last element, so that no load waits for a branch.
   if (!fetched.empty()) {
-    out_.line(depth + 3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
-    out_.line(depth + 4, "const {0} vector = {1}least({0}(element + {0}(step) * apart), {2} - 1);",
-              index_, before, count);
+    out_.line(depth + 3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{",
+              rows_.batch * folded);
+    out_.line(depth + 4,
+              "const {0} vector = {1}least({0}(element + {0}({3}) * apart), {2} - 1){4};", index_,
+              before, end, place, next);
     locate_vector(depth + 4);
     for (const std::size_t i : fetched) {
       out_.line(depth + 4, "{}_batch[step] = {};", operands_[i].name, load_text(i));
     }
     out_.line(depth + 3, "}}");
   }
-  out_.line(depth + 3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
-  out_.line(depth + 4, "const {0} in_chunk = element + {0}(step) * apart;", index_);
-  out_.line(depth + 4, "if (step >= beside || in_chunk >= {}) continue;", count);
-  out_.line(depth + 4, "const {} vector = {}in_chunk;", index_, before);
+  out_.line(depth + 3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{",
+            rows_.batch * folded);
+  out_.line(depth + 4, "const {0} in_chunk = element + {0}({1}) * apart;", index_, place);
+  out_.line(depth + 4, "if ({} >= beside || in_chunk >= {}) continue;", place, end);
+  out_.line(depth + 4, "const {} vector = {}in_chunk{};", index_, before, next);
   locate_vector(depth + 4);
-  for (const std::size_t id : trees) {
-    out_.line(depth + 4, "auto& {0}_lanes = {0}_tree.residue(step);", names_[id]);
-  }
+  begin_terms(trees, depth + 4, "step");
   emit_vector(pass, depth + 4, "");
+  if (rows_.folded != 0) fold_terms(trees, depth + 4, "step", place);
   out_.line(depth + 3, "}}");
   out_.line(depth + 2, "}},");
   out_.line(depth + 2, "[&](u32 turn) KILN_INLINED {{");
@@ -114,7 +134,18 @@ void ReductionEmitter::emit_threads_columns(int pass, const Ids& trees) {
   if (!in_chunks) return;
   for (const std::size_t id : trees) {
     combine_threads(id, 3, names_[id] + "_total");
-    join_columns(id, 3, names_[id] + "_total");
+    if (rows_.joined_chunks != 0) {
+      // Chunks of vectors that are side by side come first, then those of their lanes.
+      const int levels = log2_of(rows_.joined_chunks);
+      out_.line(3, "{0}_chunks.residue() = {0}_total;", names_[id]);
+      out_.line(3, "{}_chunks.end(least(merges, {}));", names_[id], levels);
+      out_.line(3, "if (merges >= {}) {{", levels);
+      join_columns(id, 4, names_[id] + "_chunks.last()");
+      out_.line(4, "{}_chunks.merge(merges - {});", names_[id], levels);
+      out_.line(3, "}}");
+      continue;
+    }
+    if (rows_.folded == 0) join_columns(id, 3, names_[id] + "_total");
     if (rows_.chunks == ColumnChunks::many) {
       out_.line(3, "{0}_chunks.residue() = {0}_total;", names_[id]);
       out_.line(3, "{0}_chunks.end(merges);", names_[id]);
@@ -127,6 +158,32 @@ void ReductionEmitter::emit_threads_columns(int pass, const Ids& trees) {
     out_.line(2, "{0}_total = {0}_chunks{1};", names_[id],
               rows_.chunks == ColumnChunks::many ? ".result()" : "");
     if (rows_.chunks != ColumnChunks::many) combine_threads(id, 2, names_[id] + "_total");
+  }
+}
+
+// Defines where a vector's terms are added up: its residue, or its place among those that are
+// folded.
+void ReductionEmitter::begin_terms(const Ids& trees, int depth, std::string_view step) {
+  for (const std::size_t id : trees) {
+    if (rows_.folded == 0) {
+      out_.line(depth, "auto& {0}_lanes = {0}_tree.residue({1});", names_[id], step);
+      continue;
+    }
+    const TypedNode& node = graph_.nodes[id];
+    out_.line(depth, "auto& {}_lanes = {}_terms[{} % {}];", names_[id], names_[id], step,
+              rows_.folded);
+    out_.line(depth, "{}_lanes = identity_lanes<{}, {}, {}>();", names_[id], info(node.op).combiner,
+              partial_type(node), schedule_.width);
+  }
+}
+
+// After the last of the vectors that are folded, what they come to is a residue's.
+void ReductionEmitter::fold_terms(const Ids& trees, int depth, std::string_view step,
+                                  std::string_view residue) {
+  out_.line(depth, "if ({} % {} != {}) continue;", step, rows_.folded, rows_.folded - 1);
+  for (const std::size_t id : trees) {
+    out_.line(depth, "{0}_tree.residue({1}) = fold_vectors<{2}, {3}, {4}>({0}_terms);", names_[id],
+              residue, info(graph_.nodes[id].op).combiner, rows_.fold_steps, rows_.fold_residues);
   }
 }
 
@@ -148,14 +205,13 @@ void ReductionEmitter::emit_kept_columns(int pass, const Ids& trees) {
   }
   out_.line(3, "{}{{", exists.empty() ? "" : fmt::format("if ({}) ", exists));
   locate_vector(4);
-  for (const std::size_t id : trees) {
-    out_.line(4, "auto& {0}_lanes = {0}_tree.residue(0);", names_[id]);
-  }
+  begin_terms(trees, 4, rows_.folded == 0 ? "0" : "turn");
   slot_ = "slot";
   loads_directly_ = true;
   emit_vector(pass, 4, "slot");
   loads_directly_ = false;
   slot_.clear();
+  if (rows_.folded != 0) fold_terms(trees, 4, "turn", "0");
   out_.line(3, "}}");
   if (terms > 1) out_.line(3, "if (turn % {} != {}) continue;", terms, terms - 1);
   for (const std::size_t id : trees) {

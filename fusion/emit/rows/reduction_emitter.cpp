@@ -92,6 +92,7 @@ std::string ReductionEmitter::slot_vector(std::string_view slot) const {
 
 // The start of a call for each chunk of a row or column of `length` elements, or of its part.
 std::string ReductionEmitter::each_chunk(std::string_view length) const {
+  if (rows_.parts > 1) return fmt::format("for_each_chunk_apart<{}>({}, ", rows_.parts, length);
   if (!rows_.split) return fmt::format("for_each_chunk({}, ", length);
   if (rows_.columns != 0) {
     return fmt::format("for_each_chunk_of<{}>({}, part.chunk, part.chunks, ", index_, length);

@@ -209,6 +209,8 @@ class ReductionEmitter {
   void declare_column_tree(std::size_t id);
   void emit_threads_columns(int pass, const Ids& trees);
   void emit_kept_columns(int pass, const Ids& trees);
+  void begin_terms(const Ids& trees, int depth, std::string_view step);
+  void fold_terms(const Ids& trees, int depth, std::string_view step, std::string_view residue);
   void load_vector(int pass, int depth);
   void open_vectors(const std::vector<std::size_t>& trees);
   void close_vectors(const std::vector<std::size_t>& trees);

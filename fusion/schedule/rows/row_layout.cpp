@@ -12,6 +12,7 @@
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/infer/sum_tree.hpp"
 #include "fusion/schedule/merged_axes.hpp"
+#include "fusion/schedule/rows/row_fold.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -198,6 +199,21 @@ int joined_columns(const ScratchVector<Axis>& outer, const ScratchVector<Axis>& 
   return static_cast<int>(within.size);
 }
 
+RowFold fold_of(const ScratchVector<Axis>& inner, const ReduceSpace& space,
+                std::span<const SizedOperand> operands, const ScratchVector<bool>& row_invariant,
+                std::size_t leading, const RowFeatures& device, Backend backend) {
+  if (inner.size() < 2 || space.trees == 0 || space.gives_places || has_indexed(operands)) {
+    return {};
+  }
+  std::size_t along = 0;
+  while (along < inner.size() && inner[along].strides[leading] != 1) ++along;
+  if (along + 1 >= inner.size()) return {};
+  int most = std::min(kMostColumnVector, full_width(inner[along], product(inner), operands,
+                                                    row_invariant, false, backend));
+  if (device.forced.width != 0) most = std::min(most, device.forced.width);
+  return fold_rows(inner, along, space.splits, most);
+}
+
 // The access of an operand where the innermost axis is reduced.
 Access row_access(const ScratchVector<Axis>& axes, std::size_t operand, bool row_invariant) {
   if (!row_invariant)
@@ -239,20 +255,6 @@ bool lies_along_rows(const Axis& kept, const Axis& reduced, std::size_t operand)
 
 bool is_one_element(std::span<const Axis> axes, std::size_t operand) {
   return std::ranges::all_of(axes, [&](const Axis& axis) { return axis.strides[operand] == 0; });
-}
-
-// Whether axes are in the order in which an operand has them in memory. Where it repeats, any order
-// is its own, and elements are counted as the axes are (numerics.md).
-bool is_in_order(const ScratchVector<Axis>& axes, std::size_t operand) {
-  const Axis* before = nullptr;
-  for (const Axis& axis : axes) {
-    if (axis.strides[operand] == 0) continue;
-    if (before != nullptr && abs(before->strides[operand]) < abs(axis.strides[operand])) {
-      return false;
-    }
-    before = &axis;
-  }
-  return true;
 }
 
 // Blocks share a row to keep all of it, or where there are fewer rows than blocks. What is read
@@ -333,7 +335,9 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   ScratchVector<Axis> outer = axes_or_one(space, shape, operands, false, bounds);
   ScratchVector<Axis> inner = axes_or_one(space, shape, operands, true, bounds);
   sort_by_memory(outer, operands, leading);
-  if (!keep_order && !is_in_order(inner, leading)) sort_by_memory(inner, operands, leading);
+  // Sums and products of floats are combined in C order of the axes (numerics.md).
+  const bool any_order = !keep_order && space.trees == 0;
+  if (any_order) sort_by_memory(inner, operands, leading);
   merge(outer);
   merge(inner);
   layout.reduced = product(inner);
@@ -349,12 +353,28 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     outer.back().size = columns;
     inner.pop_back();
   }
+  rows.split = space.splits > 1;
+  const RowFold fold =
+      backend != Backend::host && rows.joined == 1 && bounds.empty()
+          ? fold_of(inner, space, operands, row_invariant, leading, device, backend)
+          : RowFold();
+  if (fold.exists()) {
+    fold_axes(fold, space.splits, outer, inner, operands, row_invariant);
+    rows.folded = fold.vectors;
+    rows.fold_steps = fold.steps;
+    rows.fold_residues = fold.terms_of;
+    rows.joined = std::max(1, fold.width);
+    rows.joined_chunks = fold.chunk_vectors;
+    rows.parts = static_cast<int>(space.splits);
+    rows.split = false;
+    layout.splits = 1;
+    layout.reduced /= space.splits;
+  }
   layout.rows = product(outer);
   rows.axes = static_cast<int>(inner.size());
-  rows.split = space.splits > 1;
 
-  const bool by_columns = lies_along_rows(outer.back(), inner.back(), leading) &&
-                          !has_indexed(operands) && !ends_by_lane(outer, bounds);
+  const bool by_columns = fold.exists() || (lies_along_rows(outer.back(), inner.back(), leading) &&
+                                            !has_indexed(operands) && !ends_by_lane(outer, bounds));
   layout.runs.assign(operands.size(), {});
   if (!by_columns && inner.size() > 1 && bounds.empty()) {
     ScratchVector<RunsOf<Size>> runs(operands.size());
@@ -391,6 +411,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
         std::max(kLeastLanes, power_of_two_from(std::min<Size>(innermost.size, kHostColumns)));
     width = gpu ? std::min(width, kMostColumnVector) : host;
   }
+  if (fold.width != 0) width = fold.width;
   // No vector reaches beyond an end.
   if (innermost.bounded) width = gpu ? 1 : std::min(width, by_columns ? width : kLeastLanes);
   if (gpu && device.forced.width != 0) width = std::min(width, device.forced.width);
@@ -418,8 +439,11 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     columns.forced = device.forced;
     columns.keeps =
         !any_length && !rows.split && !device.forced.read_again && device.forced.threads == 0;
-    columns.residues = residues_of_column(layout.vectors, rows.joined,
-                                          residue_parts(layout.vectors, layout.splits));
+    columns.residues = fold.exists()
+                           ? fold.residues
+                           : residues_of_column(layout.vectors, rows.joined,
+                                                residue_parts(layout.vectors, layout.splits));
+    columns.folded = rows.folded;
     columns.passes = columns.keeps && again ? space.passes : 1;
     columns.reductions = space.reductions;
     columns.trees = space.trees;
@@ -455,7 +479,8 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
       keeps_all = false;
       set_width();
     }
-    while (gpu && width > 2 && !has_room_for_columns(columns, rows.joined, bytes, backend)) {
+    while (gpu && width > 2 && fold.width == 0 &&
+           !has_room_for_columns(columns, rows.joined, bytes, backend)) {
       width /= 2;
       set_width();
     }
@@ -472,8 +497,9 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   Size units = layout.rows * layout.splits;
   if (by_columns) {
     map_columns(rows, columns, bytes, backend);
-    if (gpu && layout.reduced > kTreeChunk) {
-      const bool few = !rows.split && layout.reduced <= std::int64_t{kTreeChunk} * rows.threads;
+    if (gpu && layout.reduced > kTreeChunk * (rows.joined_chunks != 0 ? rows.joined : 1)) {
+      const bool few = !rows.split && !fold.exists() &&
+                       layout.reduced <= std::int64_t{kTreeChunk} * rows.threads;
       rows.chunks = few ? ColumnChunks::one_per_thread : ColumnChunks::many;
       // Threads of a block meet after each chunk.
       if (any_length) rows.rows = 1;
@@ -577,9 +603,11 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     operand.in_registers = gpu && !row_invariant[i] && !operands[i].iota && !has_runs(i) &&
                            rows.vectors != 0 && !is_read_once(i) &&
                            (room || bytes.rows == 0 || !is_weight(i));
-    operand.access = by_columns    ? access_of(axes, i)
-                     : has_runs(i) ? Access::runs
-                                   : row_access(axes, i, row_invariant[i]);
+    const bool from_row_to_row = fold.width != 0 && row_invariant[i] && innermost.strides[i] != 0;
+    operand.access = from_row_to_row ? Access::strided
+                     : by_columns    ? access_of(axes, i)
+                     : has_runs(i)   ? Access::runs
+                                     : row_access(axes, i, row_invariant[i]);
     operand.whole_runs = has_runs(i) && rows.phase < 0 && layout.runs[i].length % width == 0;
     operand.alignment = element_bytes(operands[i]);
     if (backend != Backend::host && operand.access == Access::contiguous && !operands[i].iota) {

@@ -16,7 +16,7 @@ namespace kiln::fusion {
 /// that may be the shape of another call. `row_invariant` are those with one element for each row.
 /// If the axis that is innermost in memory is not reduced, neighbouring threads take neighbouring
 /// columns; else they share a row. `keep_order` keeps the order of the reduced axes, for results
-/// that are indices.
+/// that are indices, as sums and products of floats do.
 SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
                       std::span<const SizedOperand> operands,
                       const std::vector<bool>& row_invariant, bool keep_order, Backend backend,

@@ -112,6 +112,15 @@ int batch_of(const VectorBytes& bytes, const RowModel& model) {
   return power_of_two_to(std::min(model.batch, model.batch_bytes / all));
 }
 
+// The residues that a thread of columns adds up side by side: a vector of each, or those which are
+// folded.
+int residues_in_batch(int folded, const VectorBytes& bytes, const RowModel& model) {
+  constexpr int kFoldedBytes = 64;  // in flight, where lanes of a row make short vectors
+  if (folded == 0) return batch_of(bytes, model);
+  const int all = std::max(1, bytes.rows + bytes.weights + bytes.once);
+  return power_of_two_to(std::max(1, kFoldedBytes / all / folded));
+}
+
 constexpr int kLineBytes = 128;
 constexpr int kLine = 8;  // vectors of 16 bytes
 
@@ -153,8 +162,11 @@ KeptColumns kept_columns(const ColumnSpace& space, int joined, int bytes, int mo
   const int threads = power_of_two_from((space.length + most_each - 1) / most_each);
   // No two threads have elements of one residue.
   const Size elements = space.length * joined;
-  const bool whole = elements <= 2 * kLeastResidues ||
-                     threads * joined <= power_of_two_from(elements) / kTreeTerms;
+  const bool whole = space.folded != 0
+                         ? elements <= kTreeChunk && threads <= space.residues &&
+                               std::has_single_bit(static_cast<unsigned>(space.folded))
+                         : elements <= 2 * kLeastResidues ||
+                               threads * joined <= power_of_two_from(elements) / kTreeTerms;
   const bool fills =
       space.forced.keeps_columns || threads_that_fill(space, kLine, model) <= threads;
   if (!fills || threads > model.max_threads || !whole) return {};
@@ -182,8 +194,9 @@ KeptColumns short_columns(const ColumnSpace& space, int joined, int bytes, int b
   int threads = std::max(fill, power_of_two_to(space.length / kLeastElements));
   const auto each = [&] { return (space.length + threads - 1) / threads; };
   while (each() * bytes > kMostBytes && threads < model.max_threads) threads *= 2;
-  if (loops || space.trees == 0 || space.length * joined > 2 * kLeastResidues ||
-      threads > model.max_threads / kLine || each() > model.max_vectors) {
+  if (loops || space.trees == 0 || space.folded != 0 ||
+      space.length * joined > 2 * kLeastResidues || threads > model.max_threads / kLine ||
+      each() > model.max_vectors) {
     return {};
   }
   const int strip =
@@ -218,8 +231,10 @@ KeptColumns columns_on_chip(const ColumnSpace& space, int joined, const VectorBy
 void share_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes& in_vector,
                    const RowModel& model) {
   const bool few = 4 * space.count * threads_that_fill(space, kLine, model) < model.threads;
-  const int strip = space.forced.columns != 0 ? space.forced.columns : few ? kLine / 2 : kLine;
-  const int batch = batch_of(in_vector, model);
+  const int line = few ? kLine / 2 : kLine;
+  const int own = space.folded == 0 ? line : std::min(line, power_of_two_from(space.across));
+  const int strip = space.forced.columns != 0 ? space.forced.columns : own;
+  const int batch = residues_in_batch(space.folded, in_vector, model);
   const auto groups = [&] { return groups_of(space, rows.threads, batch); };
   const Size most = std::min<Size>(
       {model.max_threads / strip, space.length / kLeastElements, space.residues / batch});
@@ -257,11 +272,23 @@ int residues_of_column(Size length, int joined, int parts) {
 
 int on_chip_bytes(const VectorBytes& bytes) { return bytes.rows != 0 ? bytes.rows : bytes.weights; }
 
+namespace {
+
+// Whether threads can keep all vectors that are folded, each those of other residues: a power of
+// two of one chunk.
+bool keeps_folded(const RowSchedule& rows, Size vectors) {
+  return std::has_single_bit(static_cast<unsigned>(rows.folded)) &&
+         rows.chunks == ColumnChunks::one && vectors % (Size(rows.threads) * rows.folded) == 0;
+}
+
+}  // namespace
+
 void choose_registers(RowSchedule& rows, Size vectors, Size least_vectors, const VectorBytes& bytes,
                       int width, const RowFeatures& device, Backend backend) {
   const RowModel& model = row_model(backend);
   const Size each = std::max<Size>(1, (vectors + rows.threads - 1) / rows.threads);
-  const bool may_keep = !rows.split && !device.forced.read_again;
+  const bool may_keep =
+      !rows.split && !device.forced.read_again && (rows.folded == 0 || keeps_folded(rows, vectors));
   if (backend == Backend::host) {
     constexpr int kFew = 64;
     const bool kept = may_keep && rows.columns == 0 && each <= model.max_vectors;
@@ -276,7 +303,7 @@ void choose_registers(RowSchedule& rows, Size vectors, Size least_vectors, const
                     each * kept * threads <= model.on_chip_row;
   rows.vectors = fits ? static_cast<int>(each) : 0;
   rows.full_vectors = fits ? static_cast<int>(least_vectors / rows.threads) : 0;
-  rows.batch = batch_of(bytes, model);
+  rows.batch = residues_in_batch(rows.folded, bytes, model);
   if (fits) rows.batch = std::min(rows.batch, rows.vectors);
   // Where outputs make vectors short, elements of 16 bits are as much work as in long ones.
   const bool wide = width >= 8 || kept < 4 * width || rows.cluster_blocks > 1;

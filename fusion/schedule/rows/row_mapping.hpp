@@ -112,6 +112,7 @@ struct ColumnSpace {
   int reductions = 0;
   int trees = 0;         ///< sums and products of floats in the pass with most of them
   int residues = 1;      ///< that threads add up, of a column or of one of its parts
+  int folded = 0;        ///< RowSchedule::folded
   int width = 1;         ///< elements of a vector
   int vector_bytes = 0;  ///< of a vector of the largest operand
   bool keeps = true;     ///< threads may keep them in registers

@@ -1,6 +1,7 @@
 // Rows of several axes that are not one in memory, against the tree by which they are to be added
 // up (fusion/reference/tree.hpp), bit by bit: elements are counted along these axes in C order,
-// whatever lies between them, and however often operands repeat. All NaN count as one.
+// whatever lies between them, in whatever order these axes lie in memory, and however often
+// operands repeat. All NaN count as one.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +30,7 @@ constexpr Form kForms[] = {Form::sums, Form::variance, Form::normalised};
 
 /// An array of four axes of which some are reduced. `gaps` are elements behind each step along an
 /// axis, in memory; a negative one of the whole: the axis runs backwards. `repeats`: x has one
-/// element along these axes, `weights` the same of w.
+/// element along these axes, `weights` the same of w. `order` is that of the axes in memory.
 struct Segmented {
   Dims shape;
   std::array<bool, 4> reduced{};
@@ -38,6 +39,7 @@ struct Segmented {
   std::array<bool, 4> repeats{};
   std::array<bool, 4> weights{};
   std::int64_t lead = 0;
+  std::array<std::size_t, 4> order{0, 1, 2, 3};
 
   std::string axes() const {
     std::string text;
@@ -60,7 +62,8 @@ struct Segmented {
       text += fmt::format("; {}{}{}{}", gaps[k], backwards[k] ? " backwards" : "",
                           repeats[k] ? " repeated" : "", weights[k] ? " weights repeated" : "");
     }
-    return text + fmt::format("; lead {}", lead);
+    return text + fmt::format("; lead {}; in memory {}, {}, {}, {}", lead, order[0], order[1],
+                              order[2], order[3]);
   }
 };
 
@@ -110,11 +113,12 @@ class SegmentBits : public testing::ProgramsOnDevices {
   static HostArray placed(const HostArray& packed, const Segmented& rows) {
     Dims strides(4, 0);
     std::int64_t step = 1;
-    for (std::size_t k = 4; k-- > 0;) {
-      step += k == 3 ? 0 : rows.gaps[k];
+    for (std::size_t i = 4; i-- > 0;) {
+      const std::size_t k = rows.order[i];
+      step += i == 3 ? 0 : rows.gaps[k];
       strides[k] = rows.repeats[k] ? 0 : rows.backwards[k] ? -step : step;
       if (!rows.repeats[k]) step *= packed.shape[k];
-      if (k == 3) step += rows.gaps[3];
+      if (i == 3) step += rows.gaps[k];
     }
     HostArray array = HostArray::strided(packed.dtype, rows.shape, strides, rows.lead);
     std::ranges::fill(array.bytes, std::byte{0xff});
@@ -193,8 +197,9 @@ class SegmentBits : public testing::ProgramsOnDevices {
           HostArray::contiguous(computed, form == Form::normalised ? rows.shape : rows.kept()));
     }
     const Function function = testing::with_schedule(parse("segments", text), forced);
+
     if (as_program) {
-      outputs = run(program(function), {x, w}, std::move(outputs), false);
+      outputs = run(program(function), {placed(x, rows), w}, std::move(outputs), false);
     } else {
       run_on(device(), function, {placed(x, rows), w}, outputs);
     }
@@ -254,6 +259,7 @@ TEST_P(SegmentBits, DoNotShowWhereRowsLie) {
     rows.reduced = {draw(4) == 0, draw(2) == 0, draw(2) == 0, draw(8) != 0};
     if (std::ranges::count(rows.reduced, true) == 0) rows.reduced[3] = true;
     rows.lead = draw(2) * draw(9);
+    if (draw(2) == 0) std::ranges::shuffle(rows.order, random);
     const Form form = kForms[draw(std::ssize(kForms))];
     if (form == Form::sums) {  // of operands that repeat, that would be a kernel of products
       rows.repeats = {};
@@ -261,6 +267,71 @@ TEST_P(SegmentBits, DoNotShowWhereRowsLie) {
     }
     const std::uint64_t values = random();
     check(form, rows, kTypes[draw(std::ssize(kTypes))], values, draw(4) == 0);
+  }
+}
+
+// Rows of which some axis is innermost in memory that is not the last one: those that are folded
+// (RowFold, schedule/rows/row_layout.cpp), side by side and not, of one chunk and of several, and
+// others. A Program cuts some in parts.
+TEST_P(SegmentBits, DoNotShowTheOrderInMemory) {
+  using Order = std::array<std::size_t, 4>;
+  struct Case {
+    Dims shape;
+    std::array<bool, 4> reduced;
+    Order order;
+    bool as_program = false;
+  };
+  constexpr std::array<bool, 4> kGroups{false, false, true, true};
+  constexpr std::array<bool, 4> kAll{true, true, true, true};
+  constexpr std::array<bool, 4> kEnds{false, true, false, true};
+  constexpr Order kChannelsLast{0, 3, 1, 2};
+  const std::vector<Case> cases = {
+      {{2, 4, 8, 64}, kGroups, kChannelsLast},
+      {{2, 4, 4, 1'024}, kGroups, kChannelsLast},
+      {{2, 3, 8, 4'096}, kGroups, kChannelsLast},
+      {{1, 5, 2, 8'192}, kGroups, kChannelsLast},
+      {{1, 2, 16, 256}, kGroups, kChannelsLast},
+      {{2, 2, 10, 256}, kGroups, kChannelsLast},
+      {{1, 2, 32, 2'048}, kGroups, kChannelsLast},
+      {{1, 2, 8, 16'384}, kGroups, kChannelsLast},
+      {{2, 3, 8, 49}, kGroups, kChannelsLast},
+      {{2, 3, 10, 196}, kGroups, kChannelsLast},
+      {{1, 1, 3, 12'544}, kGroups, kChannelsLast},
+      {{3, 4, 32, 64}, {true, true, false, true}, {0, 3, 1, 2}},
+      {{2, 8, 3, 512}, kEnds, {0, 2, 3, 1}},
+      {{2, 8, 3, 512}, kEnds, {2, 3, 0, 1}},
+      {{2, 7, 3, 100}, kEnds, {2, 3, 0, 1}},
+      {{1, 1, 64, 64}, kAll, {3, 2, 1, 0}},
+      {{1, 1, 37, 91}, kAll, {3, 2, 1, 0}},
+      {{2, 4, 16, 32}, kAll, {2, 3, 0, 1}},
+      {{3, 5, 7, 11}, kAll, {1, 3, 2, 0}},
+      {{1, 1, 128, 1'024}, kAll, {0, 1, 3, 2}, true},
+      {{1, 1, 32, 8'192}, kAll, {0, 1, 3, 2}, true},
+      {{1, 2, 8, 16'384}, kAll, {0, 3, 1, 2}, true},
+      {{1, 1, 512, 512}, kAll, {0, 1, 3, 2}, true},
+      {{1, 1, 4, 65'536}, kAll, {0, 1, 3, 2}, true},
+      {{1, 1, 8, 32'768}, kAll, {0, 1, 3, 2}, true},
+      {{1, 4, 4, 8'192}, kAll, {0, 1, 3, 2}, true},
+      {{1, 2, 2, 65'536}, kAll, {0, 1, 3, 2}, true},
+      {{1, 1, 300, 1'000}, kAll, {0, 1, 3, 2}, true},
+      {{2, 1, 24, 4'096}, {false, true, true, true}, {0, 1, 3, 2}, true},
+      {{1, 1, 4, 32'768}, kGroups, kChannelsLast},
+      {{1, 1, 4, 65'536}, kGroups, kChannelsLast},
+      {{1, 1, 16, 32'768}, kGroups, kChannelsLast},
+  };
+  testing::Share share(GetParam(), 12, testing::random_seed());
+  for (const Case& one : cases) {
+    for (const Form form : kForms) {
+      for (const DType dtype : {DType::bf16, DType::f32}) {
+        if (!share.next()) continue;
+        Segmented rows{.shape = one.shape, .reduced = one.reduced, .order = one.order};
+        // Parts that a Program would not choose have several chunks.
+        const int parts = one.as_program && dtype == DType::bf16 ? 2 : 0;
+        check(form, rows, dtype, static_cast<std::uint64_t>(one.shape[3]), one.as_program,
+              {.parts = parts});
+        if (HasFatalFailure()) return;
+      }
+    }
   }
 }
 
@@ -279,6 +350,12 @@ TEST_P(SegmentBits, DoNotShowTheSchedule) {
         const Segmented rows{
             .shape = shape, .reduced = {false, true, true, true}, .gaps = {0, 8, 16}};
         check(form, rows, DType::bf16, next, false,
+              {threads, next % 2 == 0 ? 0 : 1 << next % 4, read_again});
+        if (HasFatalFailure()) return;
+        const Segmented channels_last{.shape = {2, 3, 8, 256 << next % 3},
+                                      .reduced = {false, false, true, true},
+                                      .order = {0, 3, 1, 2}};
+        check(form, channels_last, DType::bf16, next, false,
               {threads, next % 2 == 0 ? 0 : 1 << next % 4, read_again});
         if (HasFatalFailure()) return;
       }

@@ -31,7 +31,8 @@ class ProgramsOnDevices : public OnDevice {
     std::vector<std::unique_ptr<DeviceBuffer>> buffers;
     const auto view = [&](const HostArray& array) {
       buffers.push_back(std::make_unique<DeviceBuffer>(backend, array.bytes));
-      return View(buffers.back()->data(), array.dtype, array.shape, array.strides, device());
+      return View(static_cast<char*>(buffers.back()->data()) + array.first, array.dtype,
+                  array.shape, array.strides, device());
     };
     std::vector<Argument> arguments;
     std::vector<View> results;
