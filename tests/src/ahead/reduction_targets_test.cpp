@@ -223,5 +223,28 @@ TEST(NvidiaReductions, OfSegmentsCompile) {
   }
 }
 
+// Rows whose first axis in their count is the last one in memory (schedule/rows/row_fold.hpp).
+TEST(NvidiaReductions, OfFoldedRowsCompile) {
+  if (targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  for (const char* target : {"sm_80", "sm_90"}) {
+    for (const char* text : {"sum(x, -1, -2)", "sum(x, -1, -2), max(x, -1, -2)",
+                             "d = x - mean(x, -1, -2); mean(d * d, -1, -2)"}) {
+      for (const Dims& shape :
+           {Dims{64, 8, 4'096}, Dims{64, 4, 1'024}, Dims{64, 20, 1'024}, Dims{64, 32, 1'024}}) {
+        for (const DType dtype : {DType::bf16, DType::f32}) {
+          Specification specification;
+          specification.arguments = {
+              {"x", dtype, shape, {shape[1] * shape[2], 1, shape[1]}, false}};
+          const CompiledKernel kernel = compile_for(parse("checked", text), specification, target);
+          EXPECT_EQ(kernel.resources.scratch.value_or(0), 0)
+              << text << " of " << name(dtype) << ", " << shape[1] << " times " << shape[2]
+              << " on " << target;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kiln
