@@ -100,10 +100,10 @@ bool holds(const ProgramClass::Condition& condition, std::span<const std::int64_
   }
   fusion::SplitRows rows;
   std::int64_t parts = 1;
-  for (std::size_t i = 0; i < condition.rows; ++i) {
-    (i < condition.kept ? rows.rows : parts) *= numbers[terms[i].second];
+  for (std::size_t i = 0; i < condition.row_terms; ++i) {
+    (i < condition.kept_terms ? rows.rows : parts) *= numbers[terms[i].second];
   }
-  for (std::size_t i = condition.rows; i < terms.size(); ++i) {
+  for (std::size_t i = condition.row_terms; i < terms.size(); ++i) {
     const std::int64_t extent = numbers[terms[i].second];
     rows.length *= extent;
     rows.longest_axis = std::max(rows.longest_axis, extent);

@@ -92,9 +92,9 @@ struct ProgramClass final : CachedPlan {
     std::vector<std::pair<double, Number>> terms;
     // Of splits, whose terms are the axes that are kept, then what axes are reduced to where that
     // is not 1, and then those axes:
-    std::uint8_t kept = 0;     ///< how many the first ones are
-    std::uint8_t rows = 0;     ///< and with the second ones
-    bool has_columns = false;  ///< the innermost axis is kept, and the first term
+    std::uint8_t kept_terms = 0;  ///< how many the first ones are
+    std::uint8_t row_terms = 0;   ///< and with the second ones, whose product is the rows
+    bool has_columns = false;     ///< the innermost axis is kept, and the first term
   };
   struct Place {
     Number bytes;

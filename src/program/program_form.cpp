@@ -339,7 +339,8 @@ class FormMaker {
     if (fact.kind == SizeFact::Kind::sign) return add_sign(std::move(condition));
     if (fact.kind == SizeFact::Kind::splits) sort_axes(condition);
     std::vector<double> key = key_of(condition.terms);
-    for (const int own : {int{condition.kept}, int{condition.rows}, int{condition.has_columns}}) {
+    for (const int own :
+         {int{condition.kept_terms}, int{condition.row_terms}, int{condition.has_columns}}) {
       key.push_back(own);
     }
     const int kind = static_cast<int>(fact.kind) * 2 + (fact.read_again ? 1 : 0);
@@ -366,8 +367,8 @@ class FormMaker {
     std::ranges::sort(kept.begin() + (condition.has_columns ? 1 : 0), kept.end());
     std::ranges::sort(parts);
     std::ranges::sort(reduced);
-    condition.kept = static_cast<std::uint8_t>(kept.size());
-    condition.rows = static_cast<std::uint8_t>(kept.size() + parts.size());
+    condition.kept_terms = static_cast<std::uint8_t>(kept.size());
+    condition.row_terms = static_cast<std::uint8_t>(kept.size() + parts.size());
     condition.terms.clear();
     for (const std::vector<Number>* axes : {&kept, &parts, &reduced}) {
       for (const Number extent : *axes) condition.terms.emplace_back(1, extent);

@@ -1,5 +1,5 @@
-// What is decided of the passes over rows from a graph and its schedule together is recorded, so
-// that kernels are written from it and people are told it. Needs no compiler.
+// What is decided of the passes over rows from a graph and its schedule together is recorded: that
+// is what kernels are written from, and what explain prints. Needs no compiler.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
