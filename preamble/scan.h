@@ -2,13 +2,13 @@
 // threads of a wave and the waves of a block; the result so far is carried from one block of
 // elements to the next. The operations are in reduce.h.
 //
-// Along a row the order follows from the number of elements alone (fusion/numerics.md), however
-// many lanes and threads there are. Blocks have kScanElements of them, in parts of kScanPart.
-// Within a part, and of the parts of a block, running results are those of pairs, then of pairs of
-// these, and so on: the second of two takes what the first one came to. So element i of a row has
-// an error of at most (10 + n / kScanElements) u times the sum of the sizes of the terms up to it,
-// u being half a unit in the last place of 1. Along an axis that is not the innermost one, blocks
-// of kSumBlock elements are added up: (kSumBlock + n / kSumBlock) u.
+// The order of sums and products of floats follows from the number of elements alone
+// (fusion/numerics.md), however many lanes and threads there are, along rows as along columns.
+// Blocks have kScanElements of them, in parts of kScanPart. Within a part, and of the parts of a
+// block, running results are those of pairs, then of pairs of these, and so on: the second of two
+// takes what the first one came to. So element i of a row has an error of at most
+// (10 + n / kScanElements) u times the sum of the sizes of the terms up to it, u being half a unit
+// in the last place of 1.
 #pragma once
 
 #include "convert.h"
@@ -16,9 +16,9 @@
 
 namespace kiln {
 
-// ---- along rows ---------------------------------------------------------------------------------
-
 enum : int { kScanPart = 8, kScanElements = 256 };
+
+// ---- along rows ---------------------------------------------------------------------------------
 
 // Running results of all values. Not by a pointer to them: HIP 6.4's compiler (LLVM 21) takes what
 // is stored through one for dead.
@@ -285,31 +285,84 @@ KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>& slots) {
 
 // ---- across rows --------------------------------------------------------------------------------
 
-// The running results of neighbouring columns: of the blocks that are over, and of this one.
-template <class T, int Width>
+// Whether results show the order in which elements are combined.
+template <class Reduction, class T>
+KILN_FN constexpr bool shows_order() {
+  return (is_same<Reduction, Sum>() || is_same<Reduction, Prod>()) && !is_integer<T>();
+}
+
+// The running results of neighbouring columns, which go on element by element.
+template <class Reduction, class T, int Width, bool InOrder = shows_order<Reduction, T>()>
 struct Columns {
   T all[Width];
-  T block[Width];
 };
 
+// What waits for the second one of its pair, of each number of elements, and of parts: of one, of
+// two, of four.
 template <class Reduction, class T, int Width>
-KILN_FN Columns<T, Width> start_columns() {
-  Columns<T, Width> columns;
+struct Columns<Reduction, T, Width, true> {
+  T elements[3][Width];
+  T parts[5][Width];
+  T blocks[Width];  // the blocks that are over
+  T before[Width];  // and the parts of this one that are
+};
+static_assert(kScanPart == 1 << 3 && kScanElements == kScanPart << 5, "Columns: pairs of all");
+
+template <class Reduction, class T, int Width>
+KILN_FN Columns<Reduction, T, Width> start_columns() {
+  Columns<Reduction, T, Width> columns;
   KILN_UNROLL for (int i = 0; i < Width; ++i) {
-    columns.all[i] = Reduction::template identity<T>();
-    columns.block[i] = Reduction::template identity<T>();
+    const T identity = Reduction::template identity<T>();
+    if constexpr (shows_order<Reduction, T>()) {
+      columns.blocks[i] = identity;
+      columns.before[i] = identity;
+    } else {
+      columns.all[i] = identity;
+    }
   }
   return columns;
 }
 
+// scan_pairs() one value at a time: `lane` becomes the running results of value `at`.
+template <class Reduction, int Level = 0, int Levels, int Width, class T>
+KILN_FN void scan_next_of_pairs(T (&lane)[Width], T (&waiting)[Levels][Width], u32 at) {
+  if constexpr (Level < Levels) {
+    constexpr u32 kBelow = (1u << Level) - 1u;
+    if ((at >> Level & 1u) != 0) {
+      KILN_UNROLL for (int i = 0; i < Width; ++i) {
+        lane[i] = Reduction::combine(waiting[Level][i], lane[i]);
+      }
+    } else if ((at & kBelow) == kBelow) {
+      KILN_UNROLL for (int i = 0; i < Width; ++i) waiting[Level][i] = lane[i];
+    }
+    scan_next_of_pairs<Reduction, Level + 1>(lane, waiting, at);
+  }
+}
+
 template <class Reduction, class T, int Width, class Index>
-KILN_FN void scan_row(T (&lane)[Width], Columns<T, Width>& columns, Index row) {
-  const bool ends = row % kSumBlock == kSumBlock - 1;
-  KILN_UNROLL for (int i = 0; i < Width; ++i) {
-    const T block = Reduction::combine(columns.block[i], lane[i]);
-    lane[i] = Reduction::combine(columns.all[i], block);
-    columns.all[i] = ends ? lane[i] : columns.all[i];
-    columns.block[i] = ends ? Reduction::template identity<T>() : block;
+KILN_FN void scan_row(T (&lane)[Width], Columns<Reduction, T, Width>& columns, Index row) {
+  if constexpr (!shows_order<Reduction, T>()) {
+    KILN_UNROLL for (int i = 0; i < Width; ++i) {
+      columns.all[i] = Reduction::combine(columns.all[i], lane[i]);
+      lane[i] = columns.all[i];
+    }
+  } else {
+    const u32 at = u32(row % kScanElements);
+    scan_next_of_pairs<Reduction>(lane, columns.elements, at % kScanPart);
+    KILN_LANES T part[Width];
+    KILN_UNROLL for (int i = 0; i < Width; ++i) {
+      part[i] = lane[i];
+      lane[i] = Reduction::combine(columns.before[i], lane[i]);
+    }
+    if (at % kScanPart == kScanPart - 1) {
+      scan_next_of_pairs<Reduction>(part, columns.parts, at / kScanPart);
+      KILN_UNROLL for (int i = 0; i < Width; ++i) {
+        columns.before[i] = Reduction::combine(columns.blocks[i], part[i]);
+      }
+      if (at == kScanElements - 1) {
+        KILN_UNROLL for (int i = 0; i < Width; ++i) columns.blocks[i] = columns.before[i];
+      }
+    }
   }
 }
 

@@ -179,6 +179,27 @@ KernelCase reduce_case(const fusion::OpInfo& op, DType dtype, bool running) {
   return {along_code(op.op), std::string(op.name), std::move(text)};
 }
 
+// Running sums and products in the order of numerics.md: an item is a block of a row, which begins
+// with what the blocks before came to. Where that is not known yet, 0 or 1, what the block comes to
+// is the result.
+KernelCase blocks_case(const fusion::OpInfo& op, DType dtype) {
+  return {along_code(op.op, true), fmt::format("blocks of {}", op.name),
+          fmt::format(
+              "{0}        auto columns = start_columns<{1}, {2}, 1>();\n"
+              "        if (before && item % parts != 0) {{\n"
+              "          const {2} all = to<{2}>(((const {3}*)before)[item - 1]);\n"
+              "          columns.blocks[0] = columns.before[0] = all;\n        }}\n"
+              "        KILN_ROLLED for (; at < end; ++at) {{\n"
+              "          {2} lane[1] = {{{4}}};\n"
+              "          scan_row<{1}>(lane, columns, at);\n"
+              "          if (result) (({3}*)result)[row * length + at] = to<{3}>(lane[0]);\n"
+              "        }}\n"
+              "        if (result_places) {{\n"
+              "          (({3}*)result_places)[item] = to<{3}>(columns.before[0]);\n"
+              "        }}\n",
+              kPartOfRow, op.combiner, compute_type(dtype), storage_type(dtype), element(dtype))};
+}
+
 // A stage of the tree of sums and products (host_operations.hpp, TreeStage). Pairs are combined in
 // loops: an array of partial results would lie in memory on GPUs.
 static_assert(host::kTreeFold == 16);
@@ -239,6 +260,7 @@ std::string along_text(DType dtype) {
                         ? place_case(op, dtype)
                         : reduce_case(op, dtype, fusion::is_scan(op.op)));
     if (host::follows_tree(op.op, dtype)) cases.push_back(tree_case(op, dtype));
+    if (host::runs_in_blocks(op.op, dtype)) cases.push_back(blocks_case(op, dtype));
   }
   // Unrolled, loops are most of the code; what these kernels cost is that they are loaded.
   constexpr std::string_view kRolled =
@@ -304,8 +326,8 @@ std::optional<GeneralKernel> general_map(Op op, DType dtype, Accuracy accuracy) 
   return kernel;
 }
 
-std::uint32_t along_code(Op op, bool in_tree) {
-  return 2 * static_cast<std::uint32_t>(op) + (in_tree ? 1 : 0);
+std::uint32_t along_code(Op op, bool in_order) {
+  return 2 * static_cast<std::uint32_t>(op) + (in_order ? 1 : 0);
 }
 
 KernelRequest general_request(const GeneralKernel& kernel, std::string_view target) {

@@ -56,9 +56,10 @@ std::uint32_t move_code(GeneralMove what, DType dtype);
 /// The axes that an array may have for it, neighbours that are one axis counted once.
 inline constexpr std::size_t kMostMovedAxes = 8;
 
-/// What `along` does: a reduction or a running result of parts of rows, or a stage of the tree of
-/// sums and products (host_operations.hpp, TreeStage).
-std::uint32_t along_code(fusion::Op op, bool in_tree = false);
+/// What `along` does: a reduction or a running result of parts of rows, or else what follows the
+/// orders of numerics.md (`in_order`): a stage of the tree of sums and products, or running results
+/// of blocks of rows (host_operations.hpp).
+std::uint32_t along_code(fusion::Op op, bool in_order = false);
 
 /// The kernel's text for a target. It is looked for and not compiled (OnMiss::fail), and taken from
 /// any compiler.

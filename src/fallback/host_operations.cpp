@@ -235,20 +235,98 @@ std::vector<TreeStage> tree_stages(std::uint64_t rows, std::uint64_t length, std
   return stages;
 }
 
+namespace {
+
+// A sum or product of two values of a dtype that C++ has no type of.
+Value combine_values(Op op, DType dtype, const Value& a, const Value& b) {
+  const fusion::TypedNode node{op, dtype, 2, {}, 0};
+  Value result = fusion::reference::operate(node, std::array{a, b}, Rounding::each);
+  result.pattern.reset();
+  return fusion::reference::convert(result, dtype, true);
+}
+
+}  // namespace
+
 void run_stage(Op op, DType dtype, const TreeStage& stage, const void* from,
                const std::int64_t* counts, void* to) {
   if (dtype == DType::f32) return run_stage_of<float>(op, stage, from, counts, to);
   if (dtype == DType::f64) return run_stage_of<double>(op, stage, from, counts, to);
-  const fusion::TypedNode node{op == Op::sum ? Op::add : Op::mul, dtype, 2, {}, 0};
+  const Op pairs = op == Op::sum ? Op::add : Op::mul;
   run_stage(
       stage, counts, fusion::reference::from_real(dtype, op == Op::sum ? 0 : 1),
       [&](std::uint64_t i) { return decode(dtype, value_bits(from, dtype, i)); },
       [&](std::uint64_t i, const Value& value) { set_value_bits(to, dtype, i, encode(value)); },
-      [&](const Value& a, const Value& b) {
-        Value result = fusion::reference::operate(node, std::array{a, b}, Rounding::each);
-        result.pattern.reset();
-        return fusion::reference::convert(result, dtype, true);
-      });
+      [&](const Value& a, const Value& b) { return combine_values(pairs, dtype, a, b); });
+}
+
+// ---- Running sums and products ------------------------------------------------------------------
+
+bool runs_in_blocks(Op op, DType dtype) {
+  return (op == Op::cumsum || op == Op::cumprod) && !is_integer(dtype) && dtype != DType::boolean;
+}
+
+namespace {
+
+constexpr std::uint64_t kRunningPart = 8;  // elements
+
+// Running results of pairs, of pairs of these and so on, of which this is number `at`: what is the
+// first one of a pair waits for the second.
+template <std::size_t Levels, class T, class Combine>
+T next_of_pairs(std::array<T, Levels>& waiting, std::uint64_t at, T value, const Combine& combine) {
+  const auto first = static_cast<std::size_t>(std::countr_one(at));  // level at which it is one
+  for (std::size_t level = 0; level < Levels; ++level) {
+    if (level == first) waiting[level] = value;
+    if ((at >> level & 1) != 0) value = combine(waiting[level], value);
+  }
+  return value;
+}
+
+template <class T, class Read, class Write, class Combine>
+void run_row(std::uint64_t length, const T& identity, const Read& read, const Write& write,
+             const Combine& combine) {
+  static_assert(kRunningPart == 1 << 3 && kRunningBlock == kRunningPart << 5);
+  std::array<T, 3> elements;
+  std::array<T, 5> parts;
+  elements.fill(identity);
+  parts.fill(identity);
+  T blocks = identity;
+  T before = identity;
+  for (std::uint64_t i = 0; i < length; ++i) {
+    const T own = next_of_pairs(elements, i % kRunningPart, T(read(i)), combine);
+    write(i, combine(before, own));
+    if (i % kRunningPart != kRunningPart - 1) continue;
+    const std::uint64_t part = i % kRunningBlock / kRunningPart;
+    before = combine(blocks, next_of_pairs(parts, part, own, combine));
+    if (i % kRunningBlock == kRunningBlock - 1) blocks = before;
+  }
+}
+
+template <class T>
+void run_row_of(Op op, std::uint64_t length, const void* from, void* to, std::uint64_t first) {
+  const auto read = [&](std::uint64_t i) { return static_cast<const T*>(from)[first + i]; };
+  const auto write = [&](std::uint64_t i, T x) { static_cast<T*>(to)[first + i] = x; };
+  if (op == Op::cumsum) return run_row(length, T(0), read, write, std::plus<>());
+  run_row(length, T(1), read, write, std::multiplies<>());
+}
+
+}  // namespace
+
+void run_in_blocks(Op op, DType dtype, const void* from, void* to, std::uint64_t rows,
+                   std::uint64_t length) {
+  const Op pairs = op == Op::cumsum ? Op::add : Op::mul;
+  for (std::uint64_t first = 0; first < rows * length; first += length) {
+    if (dtype == DType::f32) {
+      run_row_of<float>(op, length, from, to, first);
+    } else if (dtype == DType::f64) {
+      run_row_of<double>(op, length, from, to, first);
+    } else {
+      run_row(
+          length, fusion::reference::from_real(dtype, op == Op::cumsum ? 0 : 1),
+          [&](std::uint64_t i) { return decode(dtype, value_bits(from, dtype, first + i)); },
+          [&](std::uint64_t i, const Value& x) { set_value_bits(to, dtype, first + i, encode(x)); },
+          [&](const Value& a, const Value& b) { return combine_values(pairs, dtype, a, b); });
+    }
+  }
 }
 
 }  // namespace kiln::host

@@ -54,6 +54,15 @@ void along(fusion::Op op, DType from_dtype, DType to_dtype, const void* from, vo
 /// products of what is no integer.
 bool follows_tree(fusion::Op op, DType dtype);
 
+/// Whether a running result of values of that dtype shows its order: sums and products of what is
+/// no integer, which are computed in blocks (numerics.md).
+bool runs_in_blocks(fusion::Op op, DType dtype);
+/// The elements of such a block.
+inline constexpr std::uint64_t kRunningBlock = 256;
+/// The running results of rows of `length` elements, of which runs_in_blocks() is true.
+void run_in_blocks(fusion::Op op, DType dtype, const void* from, void* to, std::uint64_t rows,
+                   std::uint64_t length);
+
 /// Pairs of results that a stage of the tree combines, as a power of two.
 inline constexpr std::uint64_t kTreeFold = 16;
 

@@ -513,15 +513,16 @@ class UnfusedRun {
   void scan(const Instruction& one, const Prepared& prepared, const void* from, void* to,
             std::uint64_t length) {
     const std::uint64_t rows = rows_of(one, rows_);
-    if (!prepared.kernel) {
-      return host::along(one.op, one.from, one.to, from, to, rows, length, length, 1);
-    }
     Along along{.what = along_code(one.op),
                 .from = from,
                 .to = to,
                 .rows = rows,
                 .length = length,
                 .part = length};
+    if (host::runs_in_blocks(one.op, one.from)) return scan_blocks(one, prepared, along);
+    if (!prepared.kernel) {
+      return host::along(one.op, one.from, one.to, from, to, rows, length, length, 1);
+    }
     if (length > kLongestPart) {
       along.part = kPartLength;
       along.parts = parts_of(length);
@@ -532,6 +533,33 @@ class UnfusedRun {
       parts.to = sums;
       launch(parts, *prepared.kernel);
       scan(one, prepared, sums, running, along.parts);
+      along.before = running;
+    }
+    launch(along, *prepared.kernel);
+  }
+
+  // In the order of numerics.md, as the fused kernel does: blocks are added up one after the other.
+  void scan_blocks(const Instruction& one, const Prepared& prepared, Along along) {
+    if (!prepared.kernel) {
+      return host::run_in_blocks(one.op, one.from, along.from, along.to, along.rows, along.length);
+    }
+    along.what = along_code(one.op, true);
+    along.part = host::kRunningBlock;
+    along.parts = (along.length + along.part - 1) / along.part;
+    if (along.parts == 0) return;
+    if (along.parts > 1) {
+      Along blocks = along;
+      blocks.to = nullptr;
+      blocks.to_places = take_scratch(along.rows * along.parts);
+      launch(blocks, *prepared.kernel);
+      void* const running = take_scratch(along.rows * along.parts);
+      launch({.what = along_code(one.op),
+              .from = blocks.to_places,
+              .to = running,
+              .rows = along.rows,
+              .length = along.parts,
+              .part = along.parts},
+             *prepared.kernel);
       along.before = running;
     }
     launch(along, *prepared.kernel);

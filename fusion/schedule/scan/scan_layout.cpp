@@ -22,6 +22,7 @@ constexpr int kShortRowThreads = 32;
 constexpr int kScanBlock = 128;
 constexpr int kScanVectorBits = 128;
 constexpr int kMostScanLanes = 8;
+constexpr int kMostColumns = 4;  // of a thread, which has ten partial results of each
 constexpr int kHostScanLanes = 256;
 
 // Along another axis than the innermost one, a thread goes down its columns element by element. So
@@ -56,11 +57,12 @@ int narrowest_contiguous(const Axis& inner, std::span<const SizedOperand> operan
   return narrowest;
 }
 
-int choose_width(const Axis& inner, std::span<const SizedOperand> operands, Backend backend,
-                 const ForcedRows& forced) {
+int choose_width(const Axis& inner, bool across, std::span<const SizedOperand> operands,
+                 Backend backend, const ForcedRows& forced) {
   const int narrowest = narrowest_contiguous(inner, operands);
-  int width = backend == Backend::host ? kHostScanLanes
-                                       : std::min(kScanVectorBits / narrowest, kMostScanLanes);
+  const int most = across ? kMostColumns : kMostScanLanes;
+  int width =
+      backend == Backend::host ? kHostScanLanes : std::min(kScanVectorBits / narrowest, most);
   if (backend != Backend::host && forced.width != 0) width = std::min(width, forced.width);
   while (width > 1 && inner.size % width != 0) width /= 2;
   return width;
@@ -130,7 +132,7 @@ SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const Size
   schedule.rank = static_cast<int>(axes.size());
   schedule.width = !across && backend == Backend::host
                        ? choose_host_width(axes.back().size)
-                       : choose_width(axes.back(), operands, backend, forced);
+                       : choose_width(axes.back(), across, operands, backend, forced);
   layout.reduced = shape[axis];
   Size others = 1;
   for (const Axis& axis : axes) others *= axis.size;

@@ -13,6 +13,7 @@
 #include "call/call_specs.hpp"
 #include "call/function_impl.hpp"
 #include "fallback/host_operations.hpp"
+#include "fusion/reference/running.hpp"
 #include "fusion/reference/tree.hpp"
 #include "kiln/kiln.hpp"
 #include "program/plan.hpp"
@@ -28,6 +29,7 @@ namespace kiln {
 namespace {
 
 using fusion::reference::reduce_in_tree;
+using fusion::reference::run_in_blocks;
 using ::testing::AllOf;
 using testing::DeviceBuffer;
 using ::testing::HasSubstr;
@@ -258,6 +260,43 @@ TEST_P(Fallbacks, FollowTheTreeOfRowsThatEndWhereDataSays) {
       for (std::size_t k = 0; k < std::size(want); ++k) {
         ASSERT_EQ(get_bits(got[k], row), std::bit_cast<std::uint32_t>(want[k]))
             << "output " << k << " of row " << row << " of " << length << " up to " << end;
+      }
+    }
+  }
+}
+
+// So have running sums and products those of their order, along rows and along columns.
+TEST_P(Fallbacks, FollowTheOrderOfRunningResults) {
+  for (const std::int64_t length : {1, 7, 8, 9, 200, 256, 257, 1'000, 70'001}) {
+    if (GetParam() == DeviceType::hip && length > 1'000) continue;  // emulated
+    for (const bool columns : {false, true}) {
+      const HostArray x =
+          floats(columns ? Dims{length, 3} : Dims{3, length}, static_cast<std::uint64_t>(length));
+      const auto at = [&](std::int64_t row, std::int64_t i) {
+        return columns ? i * 3 + row : row * length + i;
+      };
+      // A kernel of its own for each length, which is not there yet.
+      const double own = static_cast<double>(2 * length + (columns ? 1 : 0)) / 1024;
+      const std::string text =
+          fmt::format("cumsum(x * {0}, {1}), cumprod(1 + x * 0.03125, {1})", own, columns ? 0 : 1);
+      const std::vector<HostArray> got = serve(text, {x}, {x, x}, kFallback);
+      for (std::int64_t row = 0; row < 3; ++row) {
+        std::vector<float> elements;
+        std::vector<float> factors;
+        for (std::int64_t i = 0; i < length; ++i) {
+          const auto each = static_cast<float>(testing::number_at(x, at(row, i)));
+          elements.push_back(each * static_cast<float>(own));
+          factors.push_back(1 + each * 0.03125F);
+        }
+        const std::vector<float> want[] = {run_in_blocks(elements, 0.0F, std::plus<>()),
+                                           run_in_blocks(factors, 1.0F, std::multiplies<>())};
+        for (std::size_t k = 0; k < std::size(want); ++k) {
+          for (std::int64_t i = 0; i < length; ++i) {
+            ASSERT_EQ(get_bits(got[k], at(row, i)),
+                      std::bit_cast<std::uint32_t>(want[k][static_cast<std::size_t>(i)]))
+                << text << ": element " << i << " of " << length;
+          }
+        }
       }
     }
   }

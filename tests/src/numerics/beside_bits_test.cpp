@@ -322,32 +322,5 @@ TEST_P(BesideBits, OfRowsOfAttentionAnywhere) {
   }
 }
 
-TEST_P(BesideBits, OfRunningResultsAcrossRows) {
-  constexpr std::int64_t kBlock = 64;
-  for (const auto& [shape, width] : {std::pair{Dims{3, 1, 8}, 0},
-                                     {Dims{1, 200, 37}, 0},
-                                     {Dims{2, 257, 3}, 0},
-                                     {Dims{2, 130, 40}, 1},
-                                     {Dims{2, 130, 40}, 2},
-                                     {Dims{2, 130, 40}, 4}}) {
-    const HostArray x = testing::random_array(DType::bf16, shape, 4);
-    const HostArray got = run_alone("cumsum(f32(x), -2)", {x}, shape, {.width = width});
-    for (std::int64_t column = 0; column < shape[0] * shape[2]; ++column) {
-      float before = 0;
-      float block = 0;
-      for (std::int64_t i = 0; i < shape[1]; ++i) {
-        const std::int64_t at = (column / shape[2] * shape[1] + i) * shape[2] + column % shape[2];
-        block += static_cast<float>(testing::number_at(x, at));
-        const float result = before + block;
-        ASSERT_EQ(get_bits(got, at), std::bit_cast<std::uint32_t>(result))
-            << "element " << i << " of column " << column << " of " << shape[1];
-        if (i % kBlock != kBlock - 1) continue;
-        before = result;
-        block = 0;
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace kiln

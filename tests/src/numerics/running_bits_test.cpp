@@ -1,6 +1,6 @@
-// Running sums and products along rows against the order in which they are to be computed
-// (fusion/reference/running.hpp), bit by bit: whatever the number of rows, where they lie in
-// memory, and what is computed beside them.
+// Running sums and products against the order in which they are to be computed
+// (fusion/reference/running.hpp), bit by bit: along rows and columns, whatever their number, where
+// they lie in memory, and what is computed beside them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -38,20 +38,24 @@ class RunningBits : public testing::ProgramsOnDevices {
       const std::vector<T> want = products ? run_in_blocks(x, T(1), std::multiplies<>())
                                            : run_in_blocks(x, T(0), std::plus<>());
       for (std::int64_t i = 0; i < length; ++i) {
-        const auto value = static_cast<T>(testing::number_at(got, row * length + i));
+        const std::int64_t at = row * got.strides[0] + i * got.strides[1];
+        const auto value = static_cast<T>(testing::number_at(got, at));
         ASSERT_EQ(value, want[static_cast<std::size_t>(i)])
             << what << ": element " << i << " of row " << row;
       }
     }
   }
 
+  // `across`: the results' rows are columns in memory.
   void check(const HostArray& rows, const RowPlace& place, bool products, bool as_program,
-             const fusion::ForcedRows& forced = {}) {
+             const fusion::ForcedRows& forced = {}, bool across = false) {
     const bool wide = rows.dtype == DType::f64;
     const DType computed = wide ? DType::f64 : DType::f32;
     const std::string y = fmt::format("y = {}(x); ", name(computed));
     const std::string text = y + (products ? "cumprod(1 + y * 0.03125, -1)" : "cumsum(y, -1)");
-    std::vector<HostArray> outputs = {HostArray::contiguous(computed, rows.shape)};
+    std::vector<HostArray> outputs = {
+        across ? HostArray::strided(computed, rows.shape, {1, rows.shape[0]}, 0)
+               : HostArray::contiguous(computed, rows.shape)};
     const Function function = testing::with_schedule(parse("rows", text), forced);
     if (as_program) {
       outputs = run(program(function), {rows}, std::move(outputs), false);
@@ -59,9 +63,9 @@ class RunningBits : public testing::ProgramsOnDevices {
       run_on(device(), function, {placed(rows, place)}, outputs);
     }
     const std::string what = fmt::format(
-        "{} of {}[{}, {}]{}, step {}, gap {}, lead {}{}{}", text, name(rows.dtype), rows.shape[0],
+        "{} of {}[{}, {}]{}, step {}, gap {}, lead {}{}{}{}", text, name(rows.dtype), rows.shape[0],
         rows.shape[1], place.transposed ? ", transposed" : "", place.step, place.gap, place.lead,
-        as_program ? ", a Program" : "", testing::describe(forced));
+        across ? ", to columns" : "", as_program ? ", a Program" : "", testing::describe(forced));
     if (wide) {
       compare<double>(rows, outputs[0], products, what);
     } else {
@@ -106,8 +110,8 @@ TEST_P(RunningBits, DoNotShowWhereRowsLieOrHowMany) {
     constexpr std::int64_t kSteps[] = {1, 1, 1, -1, 2, -3};
     check(rows,
           {kSteps[draw(std::ssize(kSteps))], draw(2) * draw(9), draw(2) * draw(9), draw(4) == 0},
-          draw(3) == 0, false);
-    if (draw(2) == 0) check(rows, {}, false, true);
+          draw(3) == 0, false, {}, draw(3) == 0);
+    if (draw(2) == 0) check(rows, {}, false, true, {}, draw(2) == 0);
   }
 }
 
@@ -130,34 +134,45 @@ TEST_P(RunningBits, DoNotShowTheSchedule) {
   }
 }
 
-// Along another axis than the innermost one, in blocks of 64 elements: how many of a column a
-// thread loads at a time.
-TEST_P(RunningBits, DoNotShowWhatIsLoadedAhead) {
-  constexpr std::int64_t kColumns = 6;
-  constexpr std::int64_t kBlock = 64;
-  testing::Share share(GetParam(), 3, testing::random_seed());
-  for (const std::int64_t length : {1, 3, 64, 100, 257, 1'000}) {
-    for (const int batch : {1, 2, 4, 16}) {
-      if (!share.next()) continue;
-      const HostArray x = testing::random_array(DType::f32, {length, kColumns}, 3);
-      const Function function =
-          testing::with_schedule(parse("columns", "cumsum(x, 0)"), {.batch = batch});
-      std::vector<HostArray> got = {HostArray::contiguous(DType::f32, x.shape)};
-      run_on(device(), function, {x}, got);
-      for (std::int64_t column = 0; column < kColumns; ++column) {
-        float before = 0;
-        float block = 0;
-        for (std::int64_t i = 0; i < length; ++i) {
-          const std::int64_t at = i * kColumns + column;
-          block += static_cast<float>(testing::number_at(x, at));
-          const float wanted = before + block;
-          ASSERT_EQ(static_cast<float>(testing::number_at(got[0], at)), wanted)
-              << "element " << i << " of column " << column << " of " << length
-              << testing::describe({.batch = batch});
-          if (i % kBlock != kBlock - 1) continue;
-          before = wanted;
-          block = 0;
+// How many columns a thread has side by side, and how many of their elements it loads at a time.
+TEST_P(RunningBits, OfColumnsDoNotShowTheSchedule) {
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
+  testing::Share share(GetParam(), 5, seed);
+  std::uint64_t next = seed;
+  for (const std::int64_t length : {1, 3, 8, 100, 257, 1'000}) {
+    for (const std::int64_t columns : {1, 5, 6, 40}) {
+      for (const int width : {0, 1, 2, 4}) {
+        for (const int batch : {0, 1, 2, 4, 16}) {
+          const DType dtype = ++next % 2 == 0 ? DType::bf16 : DType::f32;
+          if (!share.next()) continue;
+          const HostArray rows = testing::random_array(dtype, {columns, length}, next);
+          check(rows, {.transposed = next % 3 != 0}, next % 4 == 0, false,
+                {.width = width, .batch = batch}, true);
+          if (HasFatalFailure()) return;
         }
+      }
+    }
+  }
+}
+
+// Along an axis between others.
+TEST_P(RunningBits, OfAMiddleAxisFollowFromItsLength) {
+  for (const Dims& shape : {Dims{3, 1, 8}, Dims{1, 200, 37}, Dims{2, 257, 3}, Dims{2, 530, 40}}) {
+    const HostArray x = testing::random_array(DType::f32, shape, 4);
+    std::vector<HostArray> got = {HostArray::contiguous(DType::f32, shape)};
+    run_on(device(), parse("middle", "cumsum(x, -2)"), {x}, got);
+    for (std::int64_t column = 0; column < shape[0] * shape[2]; ++column) {
+      const std::int64_t first = column / shape[2] * shape[1] * shape[2] + column % shape[2];
+      std::vector<float> elements;
+      for (std::int64_t i = 0; i < shape[1]; ++i) {
+        elements.push_back(static_cast<float>(testing::number_at(x, first + i * shape[2])));
+      }
+      const std::vector<float> want = run_in_blocks(elements, 0.0F, std::plus<>());
+      for (std::int64_t i = 0; i < shape[1]; ++i) {
+        ASSERT_EQ(static_cast<float>(testing::number_at(got[0], first + i * shape[2])),
+                  want[static_cast<std::size_t>(i)])
+            << "element " << i << " of column " << column << " of " << shape[1];
       }
     }
   }
