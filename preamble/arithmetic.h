@@ -65,9 +65,10 @@ KILN_FN f32 quotient_or_zero(f32 a, f32 b) {
   return div(a, b);
 #endif
 }
-// a / b where a is an integer of no more than 16 bits and b a constant from 2^-60 to 2^60. The
-// product with the reciprocal, corrected once, is correctly rounded for all of these; compilers for
-// GPUs make ten instructions and more of a quotient.
+// a / b where b is a constant from 2^-60 to 2^60, of which compilers for GPUs make ten instructions
+// and more, with a branch. The product with the correctly rounded reciprocal, corrected once, is
+// correctly rounded (Markstein, as in division.h) where neither it nor a remainder leaves f32's
+// normal range, as for integers of no more than 16 bits, or where a is a zero, whose sign stays.
 KILN_FN f32 quotient_of_integer(f32 a, f32 b) {
 #if KILN_HOST
   return a / b;
@@ -75,6 +76,24 @@ KILN_FN f32 quotient_of_integer(f32 a, f32 b) {
   const f32 reciprocal = 1.0f / b;  // by the compiler
   const f32 near = a * reciprocal;
   return ::fmaf(-::fmaf(near, b, -a), reciprocal, near);
+#endif
+}
+KILN_FN f32 quotient_by_constant(f32 a, f32 b) {
+#if KILN_HOST
+  return a / b;
+#else
+  f32 quotient = quotient_of_integer(a, b);
+  const f32 size = ::fabsf(a);
+  const bool usual = size >= 1.35525272e-20f && size <= 1.15292150e18f;  // 2^-66, 2^60
+  if (!usual && a != 0.0f) {
+    // The same in f64, whose result has twice the bits and more, so that rounding twice is rounding
+    // once. Less code than a quotient.
+    const f64 reciprocal = 1.0 / f64(b);  // by the compiler
+    const f64 near = f64(a) * reciprocal;
+    const f64 wide = ::fma(-::fma(near, f64(b), -f64(a)), reciprocal, near);
+    quotient = size <= 3.40282347e38f ? f32(wide) : a;  // or infinite, or NaN
+  }
+  return quotient;
 #endif
 }
 // Exactly a at t = 0 and b at t = 1.

@@ -33,17 +33,23 @@ bool is_often_zero(const TypedGraph& graph, NodeId id) {
   }
 }
 
-// Whether quotient_of_integer (preamble/arithmetic.h) applies: a small integer divided by a
-// constant.
-bool is_quotient_of_integer(const TypedGraph& graph, const TypedNode& node) {
-  if (node.op != Op::div || node.dtype != DType::f32) return false;
-  const TypedNode& a = graph.nodes[node.operands[0]];
-  const TypedNode& b = graph.nodes[node.operands[1]];
-  if ((a.op != Op::promote && a.op != Op::cast) || b.op != Op::constant) return false;
-  const DType from = graph.nodes[a.operands[0]].dtype;
-  const double by = fusion::decode(b.payload, DType::f32);
-  return is_integer(from) && bits(from) <= 16 && by >= std::ldexp(1.0, -60) &&
-         by <= std::ldexp(1.0, 60);
+// Whether a node is a quotient by a constant of which preamble/arithmetic.h knows a shorter way.
+bool is_quotient_by_constant(const TypedGraph& graph, const TypedNode& node) {
+  if (node.op != Op::div || compute_dtype(node.dtype) != DType::f32) return false;
+  const TypedNode& by = graph.nodes[node.operands[1]];
+  if (by.op != Op::constant) return false;
+  const bool own = graph.rounding == Rounding::each && is_narrow_float(by.dtype);
+  const double number = fusion::decode(by.payload, own ? by.dtype : DType::f32);
+  int exponent = 0;  // quotients by powers of two are products
+  return number >= std::ldexp(1.0, -60) && number <= std::ldexp(1.0, 60) &&
+         std::frexp(number, &exponent) != 0.5;
+}
+
+bool is_small_integer(const TypedGraph& graph, NodeId id) {
+  const TypedNode& node = graph.nodes[id];
+  if (node.dtype != DType::f32 || (node.op != Op::promote && node.op != Op::cast)) return false;
+  const DType from = graph.nodes[node.operands[0]].dtype;
+  return is_integer(from) && bits(from) <= 16;
 }
 
 bool has_storage(NodeId id, std::span<const std::string> storage) {
@@ -180,11 +186,14 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
     const TypedNode reciprocal = *reciprocal_of(graph_.nodes[node.operands[1]]);
     return fmt::format("{} * {}", value(0), constant_text(reciprocal, graph_.rounding));
   }
+  if (accuracy_ != Accuracy::fast && is_quotient_by_constant(graph_, node)) {
+    const bool integer = is_small_integer(graph_, node.operands[0]);
+    return fmt::format("{}({}, {})", integer ? "quotient_of_integer" : "quotient_by_constant",
+                       value(0), value(1));
+  }
   if (node.op == Op::div && dtype == DType::f32 && accuracy_ != Accuracy::fast &&
       is_often_zero(graph_, node.operands[0]))
     return fmt::format("quotient_or_zero({}, {})", value(0), value(1));
-  if (accuracy_ != Accuracy::fast && is_quotient_of_integer(graph_, node))
-    return fmt::format("quotient_of_integer({}, {})", value(0), value(1));
   // Integer arithmetic wraps and has its own rules, so it is spelled as calls. So is a quotient of
   // f32 or f64: compilers for AMD GPUs round not every one of them correctly, and `fast`
   // approximates those of f32.

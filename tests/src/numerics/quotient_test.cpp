@@ -133,8 +133,39 @@ TEST_P(DivisorContract, EveryBf16ByDivisorsOfEveryMagnitude) {
   EXPECT_EQ(wrong, 0);
 }
 
-// A quotient that only a cheaper method takes is part of the method, which may multiply by the
-// reciprocal: what is stored is within the bound all the same, for every number of 16 bits.
+// Of every size, and densely where the quotient by a constant is computed another way, is subnormal
+// or infinite.
+TEST_P(DivisorContract, NumbersOfEverySizeByConstants) {
+  constexpr double kDivisors[] = {6,      30,     0.9,   127,  57344, 1e-17,          1e17,
+                                  0x1p60, 0x1p-3, 1e-18, -0.7, 1e30,  0x1.fffffep-60, 0x1.000002p0};
+  constexpr std::int64_t kCount = 1 << 15;
+  std::vector<std::uint64_t> bits = testing::sample(DType::f32, kCount, 5);
+  bits.resize(kCount, 0);
+  constexpr std::uint64_t kExponents[] = {0, 1, 23, 61, 62, 187, 188, 253, 254, 255};
+  for (std::size_t i = 0; i < kCount / 2; ++i) {
+    bits[i] = (bits[i] & 0x807fffffU) | kExponents[i % std::size(kExponents)] << 23U;
+  }
+  HostArray x = HostArray::contiguous(DType::f32, {kCount});
+  for (std::int64_t i = 0; i < kCount; ++i) set_bits(x, i, bits[static_cast<std::size_t>(i)]);
+  const std::string text = fmt::format("x / {}", fmt::join(kDivisors, ", x / "));
+  for_two_modes([&](const Options& options) {
+    std::vector<HostArray> outputs(std::size(kDivisors), x);
+    run_on(device(), parse("constants", text, options), std::vector<HostArray>{x}, outputs);
+    for (std::size_t d = 0; d < std::size(kDivisors); ++d) {
+      int wrong = 0;
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        const auto dividend = std::bit_cast<float>(static_cast<std::uint32_t>(get_bits(x, i)));
+        const float want = dividend / static_cast<float>(kDivisors[d]);
+        const auto got = std::bit_cast<float>(static_cast<std::uint32_t>(get_bits(outputs[d], i)));
+        const bool same = std::bit_cast<std::uint32_t>(got) == std::bit_cast<std::uint32_t>(want);
+        EXPECT_TRUE(same || (std::isnan(got) && std::isnan(want)) || ++wrong > 10)
+            << dividend << " / " << kDivisors[d] << ": " << got << ", " << mode_of(options);
+      }
+      EXPECT_EQ(wrong, 0) << kDivisors[d];
+    }
+  });
+}
+
 TEST_P(DivisorContract, EverySmallIntegerByConstants) {
   constexpr double kDivisors[] = {255, 127.5, 32767, 3, 0.1, 1e-17, 1e17, -7, 1e-30, 0x1.fffffep0};
   for (const DType from : {DType::u8, DType::i16, DType::u16}) {
@@ -161,6 +192,8 @@ TEST_P(DivisorContract, EverySmallIntegerByConstants) {
   }
 }
 
+// A quotient that only a cheaper method takes is part of the method, which may multiply by the
+// reciprocal: what is stored is within the bound all the same, for every number of 16 bits.
 TEST_P(NarrowQuotient, FunctionsOfThemAreWithinTheBound) {
   struct Case {
     std::string_view call;
