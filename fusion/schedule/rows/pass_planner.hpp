@@ -45,6 +45,7 @@ class PassPlanner {
   bool can_copy(std::size_t operand) const;
   bool copies_async() const;
   int min_blocks() const;
+  int most_blocks() const;
   bool loads_words() const;
 
   // pass_sums.cpp
