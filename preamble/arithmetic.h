@@ -78,6 +78,13 @@ KILN_FN f32 quotient_of_integer(f32 a, f32 b) {
   return ::fmaf(-::fmaf(near, b, -a), reciprocal, near);
 #endif
 }
+// Called, not inlined, on NVIDIA GPUs, whose sequence is as long in every lane: with it hardswish
+// of bf16 reaches 0.99 of a copy on an H200, and f64 in its place 0.87.
+#if KILN_NVIDIA
+static __device__ __noinline__ f32 unusual_quotient(f32 a, f32 b) { return a / b; }
+#elif !KILN_HOST
+KILN_FN f32 unusual_quotient(f32 a, f32 b) { return div(a, b); }
+#endif
 KILN_FN f32 quotient_by_constant(f32 a, f32 b) {
 #if KILN_HOST
   return a / b;
@@ -85,14 +92,7 @@ KILN_FN f32 quotient_by_constant(f32 a, f32 b) {
   f32 quotient = quotient_of_integer(a, b);
   const f32 size = ::fabsf(a);
   const bool usual = size >= 1.35525272e-20f && size <= 1.15292150e18f;  // 2^-66, 2^60
-  if (!usual && a != 0.0f) {
-    // The same in f64, whose result has twice the bits and more, so that rounding twice is rounding
-    // once. Less code than a quotient.
-    const f64 reciprocal = 1.0 / f64(b);  // by the compiler
-    const f64 near = f64(a) * reciprocal;
-    const f64 wide = ::fma(-::fma(near, f64(b), -f64(a)), reciprocal, near);
-    quotient = size <= 3.40282347e38f ? f32(wide) : a;  // or infinite, or NaN
-  }
+  if (!usual && a != 0.0f) quotient = unusual_quotient(a, b);
   return quotient;
 #endif
 }

@@ -27,10 +27,13 @@ constexpr int kHostScanLanes = 256;
 
 // Along another axis than the innermost one, a thread goes down its columns element by element. So
 // that memory is busy nevertheless, GPUs load some elements of a column before they need the first,
-// and where there are few columns each thread takes fewer of them, down to four bytes.
+// and where there are few columns each thread takes fewer of them, down to four bytes, and loads
+// more of their elements.
 constexpr std::int64_t kFillingThreads = 1 << 16;
+constexpr std::int64_t kManyThreads = 1 << 18;
 constexpr int kLeastVectorBits = 32;
 constexpr int kMostAhead = 8;
+constexpr int kMostAheadOfFew = 32;
 constexpr int kAheadLanes = 32;   // whose code stands in the kernel
 constexpr int kAheadBytes = 128;  // in registers
 
@@ -89,7 +92,8 @@ void map_columns_to_threads(Schedule& schedule, const Axis& inner,
     const int lanes = inner.strides[i] == 0 ? 1 : width;
     if (!operands[i].output) bytes += lanes * std::max(1, bits(operands[i].dtype) / 8);
   }
-  const int ahead = std::min({kMostAhead, kAheadLanes / width, kAheadBytes / std::max(1, bytes)});
+  const int most = columns / width < kManyThreads ? kMostAheadOfFew : kMostAhead;
+  const int ahead = std::min({most, kAheadLanes / width, kAheadBytes / std::max(1, bytes)});
   schedule.reduction.batch =
       static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, ahead))));
   if (forced.batch != 0) schedule.reduction.batch = forced.batch;
