@@ -95,8 +95,8 @@ void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::st
     values_[id] = names_[id];
     return;
   }
-  if (fast_quotients_ && std::ranges::binary_search(passes_.quotients, id)) {
-    return emit_fast_quotient(id, depth);
+  if (quotients_ != Quotients::plain && std::ranges::binary_search(passes_.quotients, id)) {
+    return emit_quotient(id, depth);
   }
   emit_value(id, depth);
   if (passes_.cached_in[id] == pass) {

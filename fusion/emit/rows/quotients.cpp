@@ -37,19 +37,24 @@ void ReductionEmitter::emit_lanes(int pass, int depth, std::string_view slot) {
     found += fmt::format("{}{}_unusual.found({}_divisor)", found.empty() ? "" : " || ", names_[id],
                          names_[graph_.nodes[id].operands[1]]);
   }
-  fast_quotients_ = true;
+  quotients_ = Quotients::fast;
   emit_each_lane(pass, depth, slot);
-  fast_quotients_ = false;
+  quotients_ = Quotients::unusual;
   out_.line(depth, "if ({}) {{", found);
   emit_each_lane(pass, depth + 1, slot);
   out_.line(depth, "}}");
+  quotients_ = Quotients::plain;
 }
 
-void ReductionEmitter::emit_fast_quotient(std::size_t id, int depth) {
+void ReductionEmitter::emit_quotient(std::size_t id, int depth) {
   const TypedNode& node = graph_.nodes[id];
+  const std::string& a = values_[node.operands[0]];
+  const NodeId by = node.operands[1];
   const std::string quotient =
-      fmt::format("quotient({}, {}_divisor{}, {}_unusual)", values_[node.operands[0]],
-                  names_[node.operands[1]], rows_.columns == 0 ? "" : "[lane]", names_[id]);
+      quotients_ == Quotients::fast
+          ? fmt::format("quotient({}, {}_divisor{}, {}_unusual)", a, names_[by],
+                        rows_.columns == 0 ? "" : "[lane]", names_[id])
+          : fmt::format("unusual_quotient({}, {})", a, values_[by]);
   out_.line(depth, "const f32 {} = {};", names_[id], node_text_.rounded(node, quotient));
   values_[id] = names_[id];
 }

@@ -199,7 +199,7 @@ class ReductionEmitter {
   void emit_element(std::size_t id, int pass, int depth, std::string_view slot);
   void prepare_divisors(int pass);
   void emit_lanes(int pass, int depth, std::string_view slot);
-  void emit_fast_quotient(std::size_t id, int depth);
+  void emit_quotient(std::size_t id, int depth);
   void emit_combine(std::size_t id, int depth);
   void emit_column_trees(int pass, const Ids& trees);
   std::string define_element(int pass);
@@ -226,7 +226,13 @@ class ReductionEmitter {
   bool loads_directly_ = false;  ///< it loads a vector that is not on chip where it uses it
   bool at_ends_ = false;         ///< it is for single elements at the ends of a row
   bool in_row_tree_ = false;     ///< it is for vectors of a row that are added up by their tree
-  bool fast_quotients_ = false;  ///< it takes divisors and dividends to be in range
+  /// How it computes quotients by one number for each row.
+  enum class Quotients : std::uint8_t {
+    plain,
+    fast,     ///< of divisors and dividends that are in range
+    unusual,  ///< of others
+  };
+  Quotients quotients_ = Quotients::plain;
 };
 
 KernelDescription emit_columns(const TypedGraph& graph, const Schedule& schedule,
