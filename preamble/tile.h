@@ -46,12 +46,30 @@ struct Tile {
   alignas(64) typename Slot<T>::Type at[Rows][Columns];
 };
 
-// Transposes eight by eight words.
+// Transposes blocks of eight by eight elements in registers. Words have a way of their own, which
+// moves no element from one half of a vector to the other until the end.
+typedef u8 EightBytes __attribute__((vector_size(8)));
+typedef u16 EightHalves __attribute__((vector_size(16)));
 typedef i32 EightWords __attribute__((vector_size(32)));
+typedef u64 EightLongs __attribute__((vector_size(64)));
+template <int Bytes>
+struct EightOf;
+template <>
+struct EightOf<1> {
+  using Type = EightBytes;
+};
+template <>
+struct EightOf<2> {
+  using Type = EightHalves;
+};
+template <>
+struct EightOf<8> {
+  using Type = EightLongs;
+};
 #if defined(__clang__)
-#define KILN_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define KILN_PICK(Type, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define KILN_PICK(a, b, ...) __builtin_shuffle(a, b, EightWords{__VA_ARGS__})
+#define KILN_PICK(Type, a, b, ...) __builtin_shuffle(a, b, Type{__VA_ARGS__})
 #endif
 KILN_FN void transpose_words(const u8* from, i64 from_step, u8* to, i64 to_step) {
   EightWords a[8];
@@ -60,20 +78,67 @@ KILN_FN void transpose_words(const u8* from, i64 from_step, u8* to, i64 to_step)
     __builtin_memcpy(&a[i], from + i * from_step, sizeof(EightWords));
   }
   _Pragma("GCC unroll 8") for (int i = 0; i < 8; i += 2) {
-    b[i] = KILN_PICK(a[i], a[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-    b[i + 1] = KILN_PICK(a[i], a[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    b[i] = KILN_PICK(EightWords, a[i], a[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    b[i + 1] = KILN_PICK(EightWords, a[i], a[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
   }
   _Pragma("GCC unroll 8") for (int i = 0; i < 8; i += 4) {
-    a[i] = KILN_PICK(b[i], b[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-    a[i + 1] = KILN_PICK(b[i], b[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-    a[i + 2] = KILN_PICK(b[i + 1], b[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
-    a[i + 3] = KILN_PICK(b[i + 1], b[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    a[i] = KILN_PICK(EightWords, b[i], b[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+    a[i + 1] = KILN_PICK(EightWords, b[i], b[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    a[i + 2] = KILN_PICK(EightWords, b[i + 1], b[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+    a[i + 3] = KILN_PICK(EightWords, b[i + 1], b[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
   }
   _Pragma("GCC unroll 8") for (int i = 0; i < 4; ++i) {
-    const EightWords upper = KILN_PICK(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-    const EightWords lower = KILN_PICK(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    const EightWords upper = KILN_PICK(EightWords, a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    const EightWords lower = KILN_PICK(EightWords, a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     __builtin_memcpy(to + i * to_step, &upper, sizeof(EightWords));
     __builtin_memcpy(to + (i + 4) * to_step, &lower, sizeof(EightWords));
+  }
+}
+// Three times, each vector is interleaved with the one four after it.
+template <int Bytes>
+KILN_FN void transpose_block(const u8* from, i64 from_step, u8* to, i64 to_step) {
+  if constexpr (Bytes == 4) {
+    transpose_words(from, from_step, to, to_step);
+  } else {
+    using Eight = typename EightOf<Bytes>::Type;
+    Eight a[8];
+    Eight b[8];
+    _Pragma("GCC unroll 8") for (int i = 0; i < 8; ++i) {
+      __builtin_memcpy(&a[i], from + i * from_step, sizeof(Eight));
+    }
+    _Pragma("GCC unroll 3") for (int turn = 0; turn < 3; ++turn) {
+      _Pragma("GCC unroll 4") for (int i = 0; i < 4; ++i) {
+        b[2 * i] = KILN_PICK(Eight, a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+        b[2 * i + 1] = KILN_PICK(Eight, a[i], a[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+      }
+      _Pragma("GCC unroll 8") for (int i = 0; i < 8; ++i) a[i] = b[i];
+    }
+    _Pragma("GCC unroll 8") for (int i = 0; i < 8; ++i) {
+      __builtin_memcpy(to + i * to_step, &a[i], sizeof(Eight));
+    }
+  }
+}
+// Of 16 bits eight rows of sixteen elements: in each half of a vector as above.
+typedef u16 SixteenHalves __attribute__((vector_size(32)));
+KILN_FN void transpose_halves(const u8* from, i64 from_step, u8* to, i64 to_step) {
+  SixteenHalves a[8];
+  SixteenHalves b[8];
+  _Pragma("GCC unroll 8") for (int i = 0; i < 8; ++i) {
+    __builtin_memcpy(&a[i], from + i * from_step, sizeof(SixteenHalves));
+  }
+  _Pragma("GCC unroll 3") for (int turn = 0; turn < 3; ++turn) {
+    _Pragma("GCC unroll 4") for (int i = 0; i < 4; ++i) {
+      b[2 * i] = KILN_PICK(SixteenHalves, a[i], a[i + 4], 0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9, 25,
+                           10, 26, 11, 27);
+      b[2 * i + 1] = KILN_PICK(SixteenHalves, a[i], a[i + 4], 4, 20, 5, 21, 6, 22, 7, 23, 12, 28,
+                               13, 29, 14, 30, 15, 31);
+    }
+    _Pragma("GCC unroll 8") for (int i = 0; i < 8; ++i) a[i] = b[i];
+  }
+  _Pragma("GCC unroll 8") for (int i = 0; i < 8; ++i) {
+    const u8* const halves = reinterpret_cast<const u8*>(&a[i]);
+    __builtin_memcpy(to + i * to_step, halves, sizeof(EightHalves));
+    __builtin_memcpy(to + (i + 8) * to_step, halves + sizeof(EightHalves), sizeof(EightHalves));
   }
 }
 #undef KILN_PICK

@@ -88,6 +88,7 @@ class HostOperations {
         total += conversion_of(operands_[i].dtype).write;
       }
     }
+    for (std::size_t i = 0; i < operands_.size(); ++i) total += moves(i) * kMoved;
     if (layout_.schedule.scan == ScanSchedule::along) total += kRunning;
     return total;
   }
@@ -95,6 +96,14 @@ class HostOperations {
  private:
   static constexpr double kMostAgain = 8;  // operations of what is computed again
   static constexpr double kRunning = 16;   // each element waits for the one before it
+  static constexpr double kMoved = 16;     // transposed, through a buffer
+
+  // How often an operand goes through a buffer: by each pass, if that has no whole rows.
+  int moves(std::size_t operand) const {
+    if (!layout_.schedule.is_buffered(operand)) return 0;
+    const bool again = layout_.schedule.reduction.buffered != 0 && !operands_[operand].output;
+    return again ? static_cast<int>(pass_roots(graph_, invariant_).size()) : 1;
+  }
 
   double pass(const std::vector<NodeId>& roots) {
     std::vector<bool> needed(graph_.nodes.size(), false);
@@ -221,6 +230,18 @@ double in_cluster(const Layout& layout) {
   return layout.schedule.reduction.cluster_blocks > 1 ? kShare : 1;
 }
 
+// The same of few blocks, where a copy of so many bytes has a block for each multiprocessor: no
+// multiprocessor has much more than its share of the bandwidth.
+double in_blocks(const Layout& layout, double bytes, std::string_view target) {
+  constexpr double kMostShares = 2;
+  constexpr double kCopied = 16 << 10;  // by a block
+  const Schedule& schedule = layout.schedule;
+  if (schedule.backend == Backend::host || schedule.reduction.axes == 0) return 1;
+  const auto blocks = static_cast<double>(layout.work_items);
+  const double busy = std::min<double>(device_model(target).compute_units, bytes / kCopied);
+  return blocks == 0 ? 1 : std::min(1.0, kMostShares * blocks / std::max(1.0, busy));
+}
+
 }  // namespace
 
 Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Operand> operands,
@@ -254,7 +275,8 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
   result.operations =
       on_host ? HostOperations(graph, operands, layout).count() : passes.operations();
   if (useful == 0) return result;
-  result.memory = moved / useful / in_flight(layout, operands) / in_cluster(layout);
+  result.memory = moved / useful / in_flight(layout, operands) / in_cluster(layout) /
+                  in_blocks(layout, useful, target);
   result.arithmetic = result.operations * elements / useful / balance_of(target);
   result.fraction_of_copy = 1 / std::max(result.memory, result.arithmetic);
   return result;

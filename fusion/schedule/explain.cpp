@@ -223,6 +223,18 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
                                      : "it repeats within rows";
       break;
     case Access::transposed:
+      if (schedule.is_buffered(index)) {
+        report.access = fmt::format("through a buffer of {}",
+                                    schedule.reduction.buffered == 0
+                                        ? "a row"
+                                        : plural(schedule.reduction.buffered, "element"));
+        report.reason = fmt::format(
+            "its neighbours are {} elements apart along the innermost axis of the row, "
+            "and {} along another one",
+            layout.strides(index, inner),
+            layout.strides(index, static_cast<std::size_t>(own.along)));
+        break;
+      }
       report.access =
           fmt::format("through tiles of {} by {}, {} bytes at a time", schedule.tile_rows,
                       schedule.tile, schedule.backend == Backend::host ? 16 : own.alignment);

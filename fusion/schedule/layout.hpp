@@ -3,6 +3,7 @@
 // functions on values; nothing here knows a device.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -83,7 +84,8 @@ enum class Access : std::uint8_t {
                 ///< elements begin at a whole byte
   broadcast,    ///< one element for each row: it repeats along the innermost axis
   strided,      ///< neighbours are a run-time stride apart
-  transposed,   ///< neighbours along the tile axis are neighbours in memory: read through a tile
+  transposed,   ///< neighbours along the tile axis are neighbours in memory: read through a tile;
+                ///< of rows on the CPU, along another reduced axis: moved through a buffer
   interleaved,  ///< neighbours are two to four elements apart, and other operands fill the gaps:
                 ///< one vector holds the elements of all of them
   runs,         ///< reductions: one element for each run of neighbours along the innermost axis,
@@ -96,7 +98,9 @@ struct OperandSchedule {
   int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector; of a
                       ///< transposed operand, along the tile axis; of an iota, 4 if all vectors
                       ///< begin at multiples of four, else 0
-  std::uint32_t first_way = 0;  ///< of operands that are interleaved, the first
+  std::uint16_t first_way = 0;  ///< of operands that are interleaved, the first
+  std::int16_t along = 0;       ///< rows: of a transposed operand, the collapsed axis along which
+                                ///< its neighbours are neighbours in memory
   std::int16_t ways = 1;        ///< how many operands are interleaved, this one included
   std::int16_t way = 0;         ///< elements from the first of them to this one
   Access access = Access::contiguous;
@@ -163,6 +167,8 @@ struct RowSchedule {
   int groups = 1;  ///< GPUs: of residues that a thread of a column that keeps nothing adds up one
                    ///< after the other, at most (preamble/columns.h), a power of two
   int min_blocks = 0;   ///< columns: that a multiprocessor must have room for; 0: no such demand
+  int buffered = 0;     ///< CPU: elements of a row that are in the buffers of transposed operands
+                        ///< at a time; 0: all of them
   bool ragged = false;  ///< CPU: the last vector of a row has fewer lanes
   bool split = false;   ///< split reduction: each row is cut into Layout::splits
   ColumnChunks chunks = ColumnChunks::one;  ///< GPU: of the tree (preamble/tree.h, chunks.h)
@@ -291,6 +297,15 @@ struct Schedule {
 
   /// Whether the kernel has a parameter for the operand's stride along a collapsed axis.
   bool has_stride(std::size_t operand, std::uint32_t axis) const;
+  /// CPU: whether an operand is moved through a buffer in the order in which rows are counted.
+  bool is_buffered(std::size_t operand) const {
+    return reduction.axes != 0 && operands[operand].access == Access::transposed;
+  }
+  bool has_buffers() const {
+    return reduction.axes != 0 && std::ranges::any_of(operands, [](const OperandSchedule& own) {
+             return own.access == Access::transposed;
+           });
+  }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 

@@ -73,7 +73,7 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
          of(rows.split),   of(rows.chunks),  of(rows.phase),          of(rows.row_step),
          of(rows.joined),  of(rows.sets),    of(rows.groups),         of(rows.min_blocks)});
     add({of(rows.folded), of(rows.fold_steps), of(rows.fold_residues), of(rows.parts),
-         of(rows.joined_chunks)});
+         of(rows.joined_chunks), of(rows.buffered)});
   }
   if (products.rows != 0) {
     add({of(products.rows), of(products.columns), of(products.lanes), of(tiles.vectors_per_group),
@@ -95,7 +95,8 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
     add({of(operand.access), of(operand.alignment), operand.outer_axes, of(operand.start),
          of(operand.in_registers), of(operand.unaligned), of(operand.whole_runs), of(operand.gaps),
          of(operand.addressed), of(operand.preloaded), of(operand.before_pdl_wait),
-         of(operand.ways), of(operand.way), operand.first_way, of(operand.indexing)});
+         of(operand.ways), of(operand.way), operand.first_way, of(operand.along),
+         of(operand.indexing)});
   }
   return hash;
 }

@@ -77,11 +77,67 @@ void ReductionEmitter::emit_row_groups() {
   out_.line(1, "}}");
 }
 
+// Rows whose elements lie in memory in another order than that of their count.
+void ReductionEmitter::declare_buffers() {
+  bool known = false;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!is_buffered(i)) continue;
+    const bool ahead = rows_.buffered > kTreeChunk;
+    if (ahead && !known) {
+      out_.line(1, "const {} chunks_apart = splits.divisor * kTreeChunk;", index_);
+    }
+    known = ahead;
+    out_.line(
+        1, "Counted<{}> {}_buffer({}{});", storage_type(operands_[i].dtype), operands_[i].name,
+        buffers_rows() ? "length" : fmt::format("least(length, {}({}))", index_, rows_.buffered),
+        ahead ? ", (length - 1) / chunks_apart + 1" : "");
+  }
+}
+
+void ReductionEmitter::fill_buffers(int pass, int depth, std::string_view first,
+                                    std::string_view count) {
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    if (!is_buffered(i)) continue;
+    const std::string_view type = storage_type(operand.dtype);
+    if (operand.output) {
+      if (pass < 0 || pass == passes_.last) {
+        out_.line(depth, "{0}* const {1}_counted = {1}_buffer.row({2});", type, operand.name,
+                  first);
+      }
+    } else if (pass < 0 ? passes_.is_used(operand) : passes_.is_read(operand, pass)) {
+      const bool ahead = rows_.buffered > kTreeChunk;
+      out_.line(depth, "const {0}* const {1}_counted = {1}_buffer.read{4}({1}_lines, {2}, {3}{5});",
+                type, operand.name, first, count, ahead ? "_ahead" : "",
+                ahead ? ", length, chunks_apart" : "");
+    }
+  }
+}
+
+void ReductionEmitter::empty_buffers(int pass, int depth, std::string_view first,
+                                     std::string_view count) {
+  if (pass != passes_.last) return;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!is_buffered(i) || !operands_[i].output) continue;
+    out_.line(depth, "{0}_buffer.write({0}_lines, {1}, {2});", operands_[i].name, first, count);
+  }
+}
+
 // The loop over the vectors of a row, chunk by chunk if there are trees.
-void ReductionEmitter::open_vectors(const std::vector<std::size_t>& trees) {
+void ReductionEmitter::open_vectors(int pass, const std::vector<std::size_t>& trees) {
+  const bool buffers = schedule_.has_buffers() && !buffers_rows();
   if (in_parts() && rows_.vectors == 1) {
     out_.line(2, "{{");
     out_.line(3, "constexpr {} vector = 0;", index_);
+    return;
+  }
+  if (trees.empty() && buffers) {
+    out_.line(2, "for_each_stretch({}, {}({}), [&]({} chunk, {} count) KILN_INLINED {{", row_size(),
+              index_, rows_.buffered, index_, index_);
+    fill_buffers(pass, 3, "chunk", "count");
+    out_.line(3, "for ({} own = 0; own < count; own += {}) {{", index_, schedule_.width);
+    out_.indent(1);
+    out_.line(3, "const {} vector = (chunk + own) / {};", index_, schedule_.width);
     return;
   }
   if (trees.empty()) {
@@ -92,6 +148,7 @@ void ReductionEmitter::open_vectors(const std::vector<std::size_t>& trees) {
   out_.line(2, "{0}[&]({1} chunk, {1} count, int merges) KILN_INLINED {{", each_chunk(row_size()),
             index_);
   for (const std::size_t id : trees) out_.line(3, "{}_tree.begin(count);", names_[id]);
+  if (buffers) fill_buffers(pass, 3, "chunk", "count");
   out_.line(3, "for ({} own = 0; own < count; own += {}) {{", index_, schedule_.width);
   out_.indent(1);
   for (const std::size_t id : trees) {
@@ -100,20 +157,22 @@ void ReductionEmitter::open_vectors(const std::vector<std::size_t>& trees) {
   out_.line(3, "const {} vector = (chunk + own) / {};", index_, schedule_.width);
 }
 
-void ReductionEmitter::close_vectors(const std::vector<std::size_t>& trees) {
-  if (!trees.empty()) {
+void ReductionEmitter::close_vectors(int pass, const std::vector<std::size_t>& trees) {
+  const bool buffers = schedule_.has_buffers() && !buffers_rows();
+  if (!trees.empty() || buffers) {
     out_.indent(-1);
     out_.line(3, "}}");
+    if (buffers) empty_buffers(pass, 3, "chunk", "count");
     for (const std::size_t id : trees) out_.line(3, "{}_tree.end(merges);", names_[id]);
   }
-  out_.line(2, "{}", trees.empty() ? "}" : "});");
+  out_.line(2, "{}", trees.empty() && !buffers ? "}" : "});");
 }
 
 // One text computes all parts of a vector, of which the last one of a row has fewer lanes.
 void ReductionEmitter::emit_host_pass(int pass) {
   const std::vector<std::size_t> trees = trees_in(pass);
   if (!in_parts() && !trees.empty()) return emit_column_trees(pass, trees);
-  open_vectors(trees);
+  open_vectors(pass, trees);
   locate_vector(3);
   if (pass == passes_.last && in_parts()) prefetch_next_row();
   const auto for_each_streamed = [&](const auto& body) {
@@ -143,15 +202,15 @@ void ReductionEmitter::emit_host_pass(int pass) {
                 row_size(), name);
     });
   }
-  close_vectors(trees);
+  close_vectors(pass, trees);
 }
 
 // Where lanes are that lie in several segments (preamble/host_segments.h).
 std::string ReductionEmitter::own_lanes(std::size_t i) const {
-  return in_segments() ? fmt::format(", {}_own", operands_[i].name) : "";
+  return is_segmented(i) ? fmt::format(", {}_own", operands_[i].name) : "";
 }
 void ReductionEmitter::declare_own_lanes(std::size_t i, int depth) {
-  if (!in_segments() || schedule_.operands[i].access == Access::runs) return;
+  if (!is_segmented(i) || schedule_.operands[i].access == Access::runs) return;
   out_.line(depth, "Collected<{}, part.most> {}_own;", storage_type(operands_[i].dtype),
             operands_[i].name);
 }

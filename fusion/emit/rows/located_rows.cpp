@@ -60,15 +60,46 @@ void ReductionEmitter::row_segments() {
     }
     if (operand.row_invariant || operand.iota || !(operand.output || passes_.is_used(operand)))
       continue;
-    out_.line(2, "const auto {}_start = [&]({} segment) KILN_INLINED {{", name, index_);
-    out_.coordinates(3, index_, "segment", first_reduced(), inner());
-    out_.line(3, "return {}(0){};", signed_index_, offset(i, first_reduced(), inner()));
-    out_.line(2, "}};");
-    const bool contiguous = schedule_.operands[i].access == Access::contiguous;
-    const std::string stride = contiguous ? "" : ", " + operand.stride_name(inner());
-    out_.line(2, "const auto {0}_segments = {1}_segments({0}_row, extent_{2}, {0}_start{3});", name,
-              contiguous ? "contiguous" : "strided", inner(), stride);
+    is_buffered(i) ? row_lines(i) : row_segment(i);
   }
+}
+
+void ReductionEmitter::row_segment(std::size_t i) {
+  const std::string& name = operands_[i].name;
+  out_.line(2, "const auto {}_start = [&]({} segment) KILN_INLINED {{", name, index_);
+  out_.coordinates(3, index_, "segment", first_reduced(), inner());
+  out_.line(3, "return {}(0){};", signed_index_, offset(i, first_reduced(), inner()));
+  out_.line(2, "}};");
+  const bool contiguous = schedule_.operands[i].access == Access::contiguous;
+  const std::string stride = contiguous ? "" : ", " + operands_[i].stride_name(inner());
+  out_.line(2, "const auto {0}_segments = {1}_segments({0}_row, extent_{2}, {0}_start{3});", name,
+            contiguous ? "contiguous" : "strided", inner(), stride);
+}
+
+// Where the lines of a row are that is moved through a buffer.
+void ReductionEmitter::row_lines(std::size_t i) {
+  const OperandText& operand = operands_[i];
+  const auto along = static_cast<std::uint32_t>(schedule_.operands[i].along);
+  const auto define = [&](std::string_view what, std::string_view number, std::uint32_t from,
+                          std::uint32_t to) {
+    out_.line(2, "const auto {}_{} = [&]({} {}) KILN_INLINED {{", operand.name, what, index_,
+              number);
+    out_.coordinates(3, index_, std::string(number), from, to);
+    out_.line(3, "return {}(0){};", signed_index_, offset(i, from, to));
+    out_.line(2, "}};");
+  };
+  define("outer", "outer", first_reduced(), along);
+  define("segment", "segment", along + 1, inner());
+  std::string size = fmt::format("extent_{}.divisor", inner());
+  for (std::uint32_t k = inner() - 1; k > along; --k) {
+    size = fmt::format("extent_{}.divisor * {}", k, size);
+  }
+  const std::string lines = along == first_reduced() ? fmt::format("length / ({})", size)
+                                                     : fmt::format("extent_{}.divisor", along);
+  out_.line(2, "const auto {0}_lines = counted_lines<{1}>({0}_row, {2}, {3}, extent_{4}.divisor,",
+            operand.name, index_, lines, size, inner());
+  out_.line(4, "{0}, {1}, {2}_outer, {2}_segment);", operand.stride_name(along),
+            operand.stride_name(inner()), operand.name);
 }
 
 const NodeId& ReductionEmitter::place_node(std::size_t i) const {
@@ -207,6 +238,7 @@ std::string ReductionEmitter::lane_offset(std::size_t operand, std::string_view 
 }
 
 std::string ReductionEmitter::line_text(std::size_t operand) const {
+  if (is_buffered(operand)) return operands_[operand].name + "_counted";
   if (in_segments()) return operands_[operand].name + "_segments";
   return operands_[operand].name + "_row" + offset(operand, first_reduced(), inner());
 }

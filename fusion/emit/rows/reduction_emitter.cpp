@@ -54,16 +54,20 @@ KernelDescription ReductionEmitter::run() {
   }
   if (rows_.is_shifted()) out_.line(1, "constexpr Width<1> one{{}};");
   shared_memory();
+  declare_buffers();
   if (passes_.row_group > 1) {
     emit_row_groups();
   } else {
     out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
     locate_rows();
     load_inputs();
+    const std::string_view row = row_size();
+    if (buffers_rows()) fill_buffers(-1, 2, fmt::format("{}(0)", index_), row);
     for (int pass = 0; pass <= passes_.last; ++pass) {
       row_values(pass);
       emit_pass(pass);
     }
+    if (buffers_rows()) empty_buffers(passes_.last, 2, fmt::format("{}(0)", index_), row);
     row_values(passes_.last + 1);
     store_row_values();
     out_.line(1, "}}");

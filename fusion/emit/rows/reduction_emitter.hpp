@@ -76,6 +76,10 @@ class ReductionEmitter {
   bool has_segments() const { return rows_.columns == 0 && rows_.axes > 1; }
   /// On the CPU, where loads and stores find segments (preamble/host_segments.h).
   bool in_segments() const { return is_host() && has_segments(); }
+  /// Whether such an operand is read and written in a buffer (preamble/host_segments.h).
+  bool is_buffered(std::size_t operand) const { return schedule_.is_buffered(operand); }
+  /// Whether buffers have whole rows, before the first pass.
+  bool buffers_rows() const { return schedule_.has_buffers() && rows_.buffered == 0; }
   /// How many elements a row has.
   std::string_view row_size() const { return has_segments() ? "length" : "size"; }
   /// The last argument of templates of tree.h and chunks.h where several blocks do.
@@ -86,7 +90,7 @@ class ReductionEmitter {
   int slot_step() const { return rows_.has_row_trees() ? rows_.chunk_threads() : rows_.threads; }
   std::string slot_vector(std::string_view slot) const;
   bool is_streamed(std::size_t operand) const {
-    return schedule_.streamed && !operands_[operand].row_invariant;
+    return schedule_.streamed && !operands_[operand].row_invariant && !is_buffered(operand);
   }
   std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;
   /// What an iota gives for a row or, where it counts its elements or columns, for a lane.
@@ -118,12 +122,16 @@ class ReductionEmitter {
   }
   /// Whether an output's lanes are collected on the CPU, where else they are its memory.
   bool collects(std::size_t operand) const { return is_host() && is_indexed(operand); }
+  /// Whether lanes of an operand may be in several segments.
+  bool is_segmented(std::size_t operand) const { return in_segments() && !is_buffered(operand); }
   std::string own_lanes(std::size_t operand) const;
   void declare_own_lanes(std::size_t operand, int depth);
   void locate_split(std::string_view unit, std::string_view row);
   void split_bounds();
   void row_pointers();
   void row_segments();
+  void row_segment(std::size_t operand);
+  void row_lines(std::size_t operand);
   void emit_value(std::size_t id, int depth);
   void define_input(std::size_t id, int depth, const std::string& name, std::string element);
   std::string result_text(const TypedNode& node, std::string lane);
@@ -186,6 +194,9 @@ class ReductionEmitter {
   void emit_row_groups();
   void emit_host_pass(int pass);
   void prefetch_next_row();
+  void declare_buffers();
+  void fill_buffers(int pass, int depth, std::string_view first, std::string_view count);
+  void empty_buffers(int pass, int depth, std::string_view first, std::string_view count);
   void emit_row_trees(int pass, const Ids& trees);
   void emit_row_chunks(int pass, const Ids& trees);
   void for_each_part(int pass, const std::function<void(int)>& body);
@@ -212,8 +223,8 @@ class ReductionEmitter {
   void begin_terms(const Ids& trees, int depth, std::string_view step);
   void fold_terms(const Ids& trees, int depth, std::string_view step, std::string_view residue);
   void load_vector(int pass, int depth);
-  void open_vectors(const std::vector<std::size_t>& trees);
-  void close_vectors(const std::vector<std::size_t>& trees);
+  void open_vectors(int pass, const std::vector<std::size_t>& trees);
+  void close_vectors(int pass, const std::vector<std::size_t>& trees);
   std::string each_chunk(std::string_view length) const;
   std::string last_vector() const;
   std::string vector_step() const;

@@ -182,7 +182,7 @@ void find_interleaved(const ScratchVector<MergedAxis>& axes, std::span<const Siz
       schedule.access = Access::interleaved;
       schedule.ways = static_cast<std::int16_t>(ways);
       schedule.way = static_cast<std::int16_t>(way);
-      schedule.first_way = static_cast<std::uint32_t>(i);
+      schedule.first_way = static_cast<std::uint16_t>(i);
     }
   }
 }

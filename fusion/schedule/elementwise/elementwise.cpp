@@ -164,7 +164,7 @@ bool Schedule::has_stride(std::size_t operand, std::uint32_t axis) const {
   const auto along = static_cast<int>(axis);
   if (flat && !own.addressed && (tile == 0 || along == tile_axis)) return false;
   if (along + 1 == rank) return transposed || own.access == Access::strided;
-  if (transposed && along == tile_axis) return false;
+  if (transposed && tile != 0 && along == tile_axis) return false;
   return (own.outer_axes >> axis & 1) != 0;
 }
 

@@ -98,14 +98,15 @@ bool PassPlanner::converts_in_blocks(std::size_t i) const {
   const RowOperand& operand = passes_.operands[i];
   const bool of_columns = passes_.is_host() && rows_.columns != 0 && !operand.output;
   if (!(passes_.in_parts() || of_columns) || operand.dtype != DType::f16 || operand.row_invariant ||
-      schedule_.operands[i].access != Access::contiguous) {
+      !(schedule_.operands[i].access == Access::contiguous || schedule_.is_buffered(i))) {
     return false;
   }
   const auto is_plain = [&](std::size_t id) {
     return !methods_.needs_storage(static_cast<NodeId>(id));
   };
   if (operand.output) {
-    return !is_indexed(i) && is_plain(operand.value) && !(schedule_.streamed && rows_.ragged) &&
+    return !is_indexed(i) && is_plain(operand.value) &&
+           !(schedule_.streamed && rows_.ragged && !schedule_.is_buffered(i)) &&
            compute_dtype(graph_.nodes[operand.value].dtype) == DType::f32;
   }
   const auto nodes = passes_.input_nodes.find(operand.argument);
@@ -183,13 +184,13 @@ void PassPlanner::choose_next_prefetched() {
 // The CPU takes short rows in groups, one after the other within each pass: while one row waits at
 // the end of a pass, others are computed. One row at a time takes softmax of 64 bf16 1.5 times as
 // long. Each pass locates its rows and reloads what earlier passes have left, so for many passes
-// the text would grow with their square.
+// the text would grow with their square. Buffers have one row.
 int PassPlanner::row_group() const {
   constexpr int kMost = 8;
   constexpr int kElements = 512;
   constexpr int kMostPasses = 8;
   const bool is_short = passes_.in_parts() && rows_.vectors == 1 && !rows_.split &&
-                        passes_.last > 0 && passes_.last < kMostPasses;
+                        !schedule_.has_buffers() && passes_.last > 0 && passes_.last < kMostPasses;
   return is_short ? std::clamp(kElements / schedule_.width, 1, kMost) : 1;
 }
 

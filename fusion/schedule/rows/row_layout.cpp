@@ -12,6 +12,7 @@
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/infer/sum_tree.hpp"
 #include "fusion/schedule/merged_axes.hpp"
+#include "fusion/schedule/rows/row_buffers.hpp"
 #include "fusion/schedule/rows/row_fold.hpp"
 #include "kiln/error.hpp"
 
@@ -595,6 +596,9 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   // Indices of threads exceed the end of a row by less than this.
   constexpr int kBeyond = 1 << 20;
   schedule.wide_index = needs_wide_index(axes, operands, product(axes) + kBeyond, schedule.width);
+  const bool may_buffer = !gpu && !by_columns && rows.axes > 1 && space.trees != 0 &&
+                          bounds.empty() && !has_indexed(operands);
+  BufferedRows buffered{.length = layout.reduced, .splits = layout.splits};
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule& operand = schedule.operands.emplace_back();
     operand.row_invariant = row_invariant[i];
@@ -608,6 +612,19 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
                      : by_columns    ? access_of(axes, i)
                      : has_runs(i)   ? Access::runs
                                      : row_access(axes, i, row_invariant[i]);
+    if (may_buffer && !row_invariant[i] && !operands[i].iota && !is_packed(operands[i].dtype)) {
+      const auto reduced = static_cast<std::size_t>(rows.axes);
+      const int along = buffered_along(axes, axes.size() - reduced, i);
+      if (along >= 0) {
+        operand.access = Access::transposed;
+        operand.along = static_cast<std::int16_t>(along);
+        const int bytes = element_bytes(operands[i]);
+        buffered.narrowest = buffered.bytes == 0 ? bytes : std::min(buffered.narrowest, bytes);
+        buffered.bytes += bytes;
+        const auto behind = static_cast<std::size_t>(along) + 1;
+        buffered.behind = std::max(buffered.behind, product(std::span(axes).subspan(behind)));
+      }
+    }
     operand.whole_runs = has_runs(i) && rows.phase < 0 && layout.runs[i].length % width == 0;
     operand.alignment = element_bytes(operands[i]);
     if (backend != Backend::host && operand.access == Access::contiguous && !operands[i].iota) {
@@ -629,6 +646,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     operand.outer_axes = outer_axes_of(axes, i);
     layout.split_strides.push_back(operands[i].split_stride);
   }
+  if (buffered.bytes != 0) rows.buffered = buffered_elements(buffered);
   // Threads of a block share weights in shared memory if these are misaligned alike for all rows of
   // the block: on an H200 layer_norm of 777 and 1,001 bf16 goes from 0.64 and 0.70 of a copy to
   // 0.79 and 0.87.

@@ -61,6 +61,7 @@ TEST(ScheduleHash, TellsSchedulesOfOneKernelApart) {
       [](Schedule& s) { s.reduction.chunks = fusion::ColumnChunks::many; },
       [](Schedule& s) { s.reduction.phase += 1; },
       [](Schedule& s) { s.reduction.row_step += 1; },
+      [](Schedule& s) { s.reduction.buffered += 1; },
       [](Schedule& s) { s.products.rows += 1; },
       [](Schedule& s) { s.products.columns += 1; },
       [](Schedule& s) { s.products.lanes += 1; },
@@ -101,6 +102,7 @@ TEST(ScheduleHash, TellsSchedulesOfOneKernelApart) {
       [](Schedule& s) { s.operands[0].ways += 1; },
       [](Schedule& s) { s.operands[0].way += 1; },
       [](Schedule& s) { s.operands[0].first_way += 1; },
+      [](Schedule& s) { s.operands[0].along += 1; },
       [](Schedule& s) { s.operands[0].indexing = fusion::Indexing::lane; },
   };
   const Schedule plain = schedule_of_everything();

@@ -1,0 +1,37 @@
+#include "fusion/schedule/rows/row_buffers.hpp"
+
+#include "fusion/infer/sum_tree.hpp"
+
+namespace kiln::fusion {
+
+int buffered_along(const ScratchVector<MergedAxis>& axes, std::size_t first, std::size_t operand) {
+  const std::size_t inner = axes.size() - 1;
+  std::size_t along = inner;
+  for (std::size_t k = first; k < inner; ++k) {
+    const Size stride = abs(axes[k].strides[operand]);
+    const Size least = abs(axes[along].strides[operand]);
+    if (stride != 0 && (least == 0 || stride < least)) along = k;
+  }
+  return along == inner || axes[inner].strides[operand] == 0 ? -1 : static_cast<int>(along);
+}
+
+int buffered_elements(const BufferedRows& rows) {
+  // What stays in the L2 cache of a core, beside the lines of memory that it is read from.
+  constexpr std::int64_t kKept = 512 << 10;
+  constexpr std::int64_t kMost = 4 << 20;
+  constexpr int kMostStretches = 16;
+  constexpr int kNeighbours = 256;  // bytes of a line, and of the page that it is in
+  const bool split = rows.splits > 1;
+  if (!split && (rows.length <= kTreeChunk || rows.length * rows.bytes <= kKept)) return 0;
+  // Chunks of neighbouring parts are neighbours, and have whole lines of memory together.
+  int elements = kTreeChunk;
+  const Size stretches = (rows.length - 1) / (rows.splits * kTreeChunk) + 1;  // chunks of a part
+  if (!split || stretches > kMostStretches) return elements;
+  while (rows.behind * (kNeighbours / rows.narrowest) > elements &&
+         stretches * 2 * elements * rows.bytes <= kMost) {
+    elements *= 2;
+  }
+  return elements;
+}
+
+}  // namespace kiln::fusion
