@@ -261,6 +261,33 @@ KILN_FN void transpose_lines(const u8* from, i64 from_step, u8* to, i64 to_step)
   for (int i = 0; i < Columns; ++i) __builtin_memcpy(to + i * to_step, lines[i], 64);
 }
 
+// Where there are few of either, a few lines at a time, along what is longer.
+template <int Bytes>
+KILN_FN void copy_apart(const u8* from, i64 from_step, u8* to, i64 to_step, i64 count) {
+  for (i64 i = 0; i < count; ++i) {
+    __builtin_memcpy(to + i * to_step, from + i * from_step, Bytes);
+  }
+}
+template <int Bytes>
+KILN_FN void transpose_narrow(const u8* from, i64 from_step, u8* to, i64 to_step, i64 rows,
+                              i64 columns) {
+  constexpr i64 kTogether = 64;
+  const bool tall = rows >= columns;
+  const i64 length = tall ? rows : columns;
+  for (i64 at = 0; at < length; at += kTogether) {
+    const i64 count = least(kTogether, length - at);
+    for (i64 i = 0; i < (tall ? columns : rows); ++i) {
+      if (tall) {
+        copy_apart<Bytes>(from + at * from_step + i * Bytes, from_step,
+                          to + i * to_step + at * Bytes, Bytes, count);
+      } else {
+        copy_apart<Bytes>(from + i * from_step + at * Bytes, Bytes, to + at * to_step + i * Bytes,
+                          to_step, count);
+      }
+    }
+  }
+}
+
 // Writes element (row, column) of `from` to (column, row) of `to`; a step, in bytes, is that from
 // one row to the next. Goes along what is far apart in memory: the rows of `from`, or those of
 // `to`. The last blocks overlap those before.
@@ -272,15 +299,7 @@ static __attribute__((noinline, unused)) void transpose_elements(const u8* from,
   constexpr i64 kRows = 64 / Bytes;
   constexpr i64 kAhead = 4 * kRows;
   if (rows < kBlock || columns < kBlock) {
-    for (i64 i = 0; i < (ByRows ? rows : columns); ++i) {
-      for (i64 k = 0; k < (ByRows ? columns : rows); ++k) {
-        const i64 row = ByRows ? i : k;
-        const i64 column = ByRows ? k : i;
-        __builtin_memcpy(to + column * to_step + row * Bytes,
-                         from + row * from_step + column * Bytes, Bytes);
-      }
-    }
-    return;
+    return transpose_narrow<Bytes>(from, from_step, to, to_step, rows, columns);
   }
   const bool lines = rows >= kRows;
   const bool wide = lines && Bytes == 2 && columns >= 2 * kBlock;

@@ -4,7 +4,12 @@
 
 namespace kiln::fusion {
 
-int buffered_along(const ScratchVector<MergedAxis>& axes, std::size_t first, std::size_t operand) {
+int buffered_along(const ScratchVector<MergedAxis>& axes, std::size_t first, std::size_t operand,
+                   int bytes) {
+  // Few neighbours are worth it where each line of memory has those of one element of the innermost
+  // axis: means of 224 x 224 pixels of three channels take twice as long with a buffer as without.
+  constexpr int kFew = 8;
+  constexpr int kLine = 64;
   const std::size_t inner = axes.size() - 1;
   std::size_t along = inner;
   for (std::size_t k = first; k < inner; ++k) {
@@ -12,7 +17,10 @@ int buffered_along(const ScratchVector<MergedAxis>& axes, std::size_t first, std
     const Size least = abs(axes[along].strides[operand]);
     if (stride != 0 && (least == 0 || stride < least)) along = k;
   }
-  return along == inner || axes[inner].strides[operand] == 0 ? -1 : static_cast<int>(along);
+  const Size step = abs(axes[inner].strides[operand]);
+  if (along == inner || step == 0) return -1;
+  if (axes[along].size < kFew && step * bytes < kLine) return -1;
+  return static_cast<int>(along);
 }
 
 int buffered_elements(const BufferedRows& rows) {

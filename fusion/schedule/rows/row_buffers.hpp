@@ -6,10 +6,15 @@
 
 namespace kiln::fusion {
 
+/// Elements of a row from which on a buffer is worth it: of 128, means take 1.4 times as long with
+/// one as without, of 256 they take as long, and variances half of that.
+inline constexpr int kLeastBuffered = 256;
+
 /// Of an operand that varies within rows, the reduced axis along which its neighbours are
 /// neighbours in memory, if that is not the innermost one; -1: it is read as it lies. `axes` are
-/// those of the kernel, of which the ones from `first` on are reduced.
-int buffered_along(const ScratchVector<MergedAxis>& axes, std::size_t first, std::size_t operand);
+/// those of the kernel, of which the ones from `first` on are reduced; `bytes` is of an element.
+int buffered_along(const ScratchVector<MergedAxis>& axes, std::size_t first, std::size_t operand,
+                   int bytes);
 
 /// What buffers of a kernel have in common.
 struct BufferedRows {

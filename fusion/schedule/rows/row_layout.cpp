@@ -597,7 +597,8 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   constexpr int kBeyond = 1 << 20;
   schedule.wide_index = needs_wide_index(axes, operands, product(axes) + kBeyond, schedule.width);
   const bool may_buffer = !gpu && !by_columns && rows.axes > 1 && space.trees != 0 &&
-                          bounds.empty() && !has_indexed(operands);
+                          layout.reduced >= kLeastBuffered && bounds.empty() &&
+                          !has_indexed(operands);
   BufferedRows buffered{.length = layout.reduced, .splits = layout.splits};
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule& operand = schedule.operands.emplace_back();
@@ -614,11 +615,11 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
                                      : row_access(axes, i, row_invariant[i]);
     if (may_buffer && !row_invariant[i] && !operands[i].iota && !is_packed(operands[i].dtype)) {
       const auto reduced = static_cast<std::size_t>(rows.axes);
-      const int along = buffered_along(axes, axes.size() - reduced, i);
+      const int bytes = element_bytes(operands[i]);
+      const int along = buffered_along(axes, axes.size() - reduced, i, bytes);
       if (along >= 0) {
         operand.access = Access::transposed;
         operand.along = static_cast<std::int16_t>(along);
-        const int bytes = element_bytes(operands[i]);
         buffered.narrowest = buffered.bytes == 0 ? bytes : std::min(buffered.narrowest, bytes);
         buffered.bytes += bytes;
         const auto behind = static_cast<std::size_t>(along) + 1;

@@ -194,5 +194,35 @@ TEST(Estimate, OfTheCpuCountsWhatEachPassComputes) {
   EXPECT_LT(kept, operations("x - sum(exp(x), -1)", 2) + exponential);
 }
 
+// Of a sum over all of 4,096 x 4,096 elements, which are counted along the axis in which they are
+// far apart in memory: element by element, or through a buffer.
+Estimate of_transposed(Backend backend, std::string_view target, std::int64_t splits) {
+  const TypedGraph typed =
+      infer(parse("sum(x)"), std::vector<ArgumentType>{{DType::f32, false, false}}, {},
+            Rounding::once, "f");
+  ReduceSpace space;
+  space.shape = {1 << 12, 1 << 12};
+  space.reduced = {true, true};
+  space.passes = 1;
+  space.reductions = 1;
+  space.trees = 1;
+  space.splits = splits;
+  const std::vector<Operand> operands = {operand(DType::f32, {1, 1 << 12}),
+                                         operand(DType::f32, {0, 0}, true)};
+  const Layout layout = plan_rows(space, space.shape, operands, {false, true}, false, backend, {});
+  return estimate(typed, space.shape, operands, layout, target);
+}
+
+TEST(Estimate, OfTheCpuCountsWhatGoesThroughBuffers) {
+  const double moved = of_transposed(Backend::host, "x86-64", 512).operations;
+  EXPECT_GT(moved, 8 + operations_on_host("sum(x, -1)", DType::f32, 1));
+}
+
+TEST(Estimate, KnowsThatFewBlocksHaveFewSharesOfTheBandwidth) {
+  const double many = of_transposed(Backend::nvidia, "sm_90", 512).fraction_of_copy;
+  EXPECT_GT(many, 0.9);
+  EXPECT_LT(of_transposed(Backend::nvidia, "sm_90", 1).fraction_of_copy, 0.25 * many);
+}
+
 }  // namespace
 }  // namespace kiln::fusion

@@ -10,6 +10,7 @@
 #include "fusion/infer/reduce_space.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "fusion/reference/arrays.hpp"
+#include "fusion/schedule/rows/row_buffers.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
 #include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
@@ -383,6 +384,48 @@ TEST(ReferenceOfReductions, WrapsProductsOfTheLargestIntegers) {
   EXPECT_EQ(all, x[0] * x[1] * x[2]);
   EXPECT_EQ(running[1], 1u);
   EXPECT_EQ(running[2], all);
+}
+
+// Rows of the CPU in another order than that of their count: in whole where that fits into the
+// caches; else a chunk of the tree, or those of neighbouring parts, until lines of memory are
+// whole.
+TEST(RowBuffers, HaveWholeRowsOrChunks) {
+  const auto elements = [](std::int64_t length, std::int64_t splits, std::int64_t behind) {
+    return buffered_elements(
+        {.length = length, .splits = splits, .behind = behind, .bytes = 4, .narrowest = 4});
+  };
+  EXPECT_EQ(elements(1 << 15, 1, 4096), 0);
+  EXPECT_EQ(elements(1 << 17, 1, 4096), 0);
+  EXPECT_EQ(elements(1 << 18, 1, 4096), 1 << 15);
+  EXPECT_EQ(elements(1 << 24, 512, 256), 1 << 15);
+  EXPECT_EQ(elements(1 << 24, 512, 4096), 1 << 18);
+  EXPECT_EQ(elements(1 << 24, 512, 1 << 20), 1 << 20);
+  EXPECT_EQ(elements(1 << 27, 512, 4096), 1 << 17) << "of eight stretches";
+  EXPECT_EQ(elements(1 << 30, 512, 4096), 1 << 15) << "of more than there may be";
+}
+
+TEST(RowBuffers, AreOfOperandsWhoseNeighboursAreFarApartInTheCount) {
+  ReduceSpace space;
+  space.shape = {8, 16, 64};
+  space.reduced = {false, true, true};
+  space.passes = 1;
+  space.reductions = 1;
+  space.trees = 1;
+  const auto of = [](Dims strides, bool output = false) {
+    Operand operand;
+    operand.dtype = DType::f32;
+    operand.strides = std::move(strides);
+    operand.output = output;
+    return operand;
+  };
+  const std::vector<Operand> operands = {of({1024, 1, 16}), of({1024, 64, 1}), of({0, 1, 0}),
+                                         of({1, 0, 0}, true)};
+  const Layout layout =
+      plan_rows(space, space.shape, operands, {false, false, false, true}, false, Backend::host);
+  EXPECT_TRUE(layout.schedule.is_buffered(0));
+  EXPECT_EQ(layout.schedule.operands[0].along, 1);
+  EXPECT_EQ(layout.schedule.operands[1].access, Access::contiguous);
+  for (std::size_t i = 1; i < operands.size(); ++i) EXPECT_FALSE(layout.schedule.is_buffered(i));
 }
 
 }  // namespace
