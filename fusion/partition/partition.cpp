@@ -54,7 +54,9 @@ class Partitioner {
       }
       if (is_early(id) || floats(id) || home_[id] != kNoKernel) continue;
       if (is_computed(nodes_[id]) && !facts_.is_conversion(id)) {
+        const std::size_t kernels = groups_.size();
         place(id);
+        if (groups_.size() > kernels) place_beside(id);
       } else {
         ready_[id] = ready_after(id);
       }
@@ -237,16 +239,31 @@ class Partitioner {
       for (const NodeId other : reductions_of_.at(array)) {
         ++steps_;
         if (reads_.at(other).size() <= most) break;
-        if (home_[other] != kNoKernel) continue;
-        if (facts_.shapes[other] != facts_.shapes[id] ||
-            facts_.shapes[nodes_[other].operands[0]] != facts_.shapes[nodes_[id].operands[0]]) {
-          continue;
-        }
+        if (home_[other] != kNoKernel || !is_over_same_space(other, id)) continue;
         widest = other;
         most = reads_.at(other).size();
       }
     }
     return widest;
+  }
+
+  // Other reductions of the same arrays over the same space share the kernel that a reduction
+  // begins with: those that are met later would join a later kernel, one that reads the arrays
+  // again since it waits for this one.
+  void place_beside(NodeId id) {
+    const auto own = reads_.find(id);
+    if (own == reads_.end()) return;
+    for (const NodeId array : own->second) {
+      for (const NodeId other : reductions_of_.at(array)) {
+        ++steps_;
+        if (home_[other] == kNoKernel && is_over_same_space(other, id)) place(other);
+      }
+    }
+  }
+
+  bool is_over_same_space(NodeId one, NodeId other) const {
+    return facts_.shapes[one] == facts_.shapes[other] &&
+           facts_.shapes[nodes_[one].operands[0]] == facts_.shapes[nodes_[other].operands[0]];
   }
 
   // Those of several values and of the one that they come along with.

@@ -15,8 +15,8 @@ bool is_temporary(const ProgramOperand& operand) {
   return !operand.scalar && operand.kind == OperandKind::temporary;
 }
 
-// Of each temporary.
-std::vector<fusion::Lifetime> lifetimes_of(const ProgramPlan& plan) {
+// Of each temporary. With `parts_stay` those of split reductions live as long as the program runs.
+std::vector<fusion::Lifetime> lifetimes_of(const ProgramPlan& plan, bool parts_stay) {
   std::vector<fusion::Lifetime> lives;
   for (const ProgramPlan::Temporary& temporary : plan.temporaries) {
     lives.push_back({temporary.bytes, plan.steps.size(), 0});
@@ -29,6 +29,13 @@ std::vector<fusion::Lifetime> lifetimes_of(const ProgramPlan& plan) {
         life.first = std::min(life.first, k);
         life.last = std::max(life.last, k);
       }
+    }
+  }
+  for (const ProgramStep& step : plan.steps) {
+    if (!parts_stay || !step.kernel || step.kernel->function().splits == 1) continue;
+    for (const ProgramOperand& operand : step.outputs) {
+      if (is_temporary(operand))
+        lives[operand.index] = {lives[operand.index].bytes, 0, plan.steps.size() - 1};
     }
   }
   return lives;
@@ -95,11 +102,11 @@ class InPlace {
 
 }  // namespace
 
-TemporaryPlaces find_places(const ProgramPlan& plan, bool in_place) {
-  const std::vector<fusion::Lifetime> lives = lifetimes_of(plan);
+TemporaryPlaces find_places(const ProgramPlan& plan, bool fused) {
+  const std::vector<fusion::Lifetime> lives = lifetimes_of(plan, !fused);
   std::vector<std::size_t> first(lives.size());
   std::iota(first.begin(), first.end(), std::size_t{0});
-  if (in_place) first = InPlace(plan, lives).run();
+  if (fused) first = InPlace(plan, lives).run();
   // One place for all that are in it, one after the other.
   TemporaryPlaces places;
   places.of.resize(lives.size());
@@ -116,8 +123,8 @@ TemporaryPlaces find_places(const ProgramPlan& plan, bool in_place) {
   return places;
 }
 
-void place_temporaries(ProgramPlan& plan, bool in_place) {
-  const TemporaryPlaces places = find_places(plan, in_place);
+void place_temporaries(ProgramPlan& plan, bool fused) {
+  const TemporaryPlaces places = find_places(plan, fused);
   const fusion::Workspace workspace = fusion::plan_workspace(places.lifetimes);
   for (std::size_t i = 0; i < plan.temporaries.size(); ++i) {
     plan.temporaries[i].offset = workspace.offsets[places.of[i]];
@@ -127,7 +134,7 @@ void place_temporaries(ProgramPlan& plan, bool in_place) {
 
 std::size_t busiest_step(const ProgramPlan& plan) {
   std::vector<std::int64_t> change(plan.steps.size() + 1, 0);
-  for (const fusion::Lifetime& life : lifetimes_of(plan)) {
+  for (const fusion::Lifetime& life : lifetimes_of(plan, false)) {
     if (life.first > life.last) continue;
     const auto bytes = static_cast<std::int64_t>(fusion::aligned_bytes(life.bytes));
     change[life.first] += bytes;

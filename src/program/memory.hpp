@@ -14,11 +14,13 @@ struct TemporaryPlaces {
   std::vector<fusion::Lifetime> lifetimes;  ///< of each place
   std::vector<std::size_t> of;              ///< of each temporary, its place
 };
-TemporaryPlaces find_places(const ProgramPlan& plan, bool in_place);
+/// Of a fused plan, what a kernel stores may lie where it reads something for the last time, element
+/// for element. Unfused, the results of the parts of a split reduction, which are few, live as long
+/// as the program runs, since a fused plan has those of several reductions at once.
+TemporaryPlaces find_places(const ProgramPlan& plan, bool fused);
 
-/// Fills in the offsets of temporaries and the size of the workspace. `in_place`: what a kernel
-/// stores may lie where it reads something for the last time, element for element.
-void place_temporaries(ProgramPlan& plan, bool in_place);
+/// Fills in the offsets of temporaries and the size of the workspace.
+void place_temporaries(ProgramPlan& plan, bool fused);
 
 /// The step at which the most bytes of temporaries are alive; there is at least one temporary.
 std::size_t busiest_step(const ProgramPlan& plan);

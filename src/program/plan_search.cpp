@@ -1,5 +1,6 @@
 // Which plan a call of a program gets: what is planned by several cost models, and of that the plan
-// that moves the fewest bytes and needs no more workspace than one kernel for each operation.
+// that moves the fewest bytes and needs no more workspace than one kernel for each operation, in
+// which the results of the parts of split reductions share no memory.
 #include <fmt/format.h>
 
 #include <algorithm>

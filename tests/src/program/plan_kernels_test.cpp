@@ -120,6 +120,32 @@ ProgramInfo info_of(const std::string& text, const std::vector<NamedType>& types
   return plan_program(definition_of(fusion::parse(text, names)), call).info;
 }
 
+// One kernel for the parts of all reductions over a space, and one that joins them; as many again
+// for those that wait for these.
+TEST(ProgramPlan, ReductionsOverASpaceShareItsParts) {
+  const NamedType spaces[] = {{"x", DType::bf16, {65536, 4096}},
+                              {"x", DType::f32, {4, 131072, 512}},
+                              {"x", DType::f32, {16, 1 << 20}},
+                              {"x", DType::f16, {1 << 10, 1 << 11}}};
+  const char* axes[] = {", 0", ", 1", ", -1", ""};
+  constexpr const char* kOnce[] = {
+      "mean(x{0}), max(x{0})", "max(x{0}), sum(x{0})", "argmax(x{0}), norm2(x{0}), any(x > 8{0})",
+      "h = x * 2.0 + 1.0; sqrt(sum(h * h{0})), min(x{0}) - 1.0, mean(h{0})"};
+  constexpr const char* kTwice[] = {"var(x{0}), max(x{0}), sum(x * x{0})",
+                                    "std(x{0}), norm2(x{0}), logsumexp(x{0})"};
+  for (std::size_t k = 0; k < std::size(spaces); ++k) {
+    const auto expect = [&](const char* form, std::size_t kernels) {
+      const std::string text = fmt::format(fmt::runtime(form), axes[k]);
+      const ProgramInfo info = info_of(text, std::vector<NamedType>(1, spaces[k]));
+      EXPECT_LE(info.kernels.size(), kernels) << text << ", space " << k;
+      EXPECT_LT(info.bytes, info.lower_bound * kernels / 2 * 17 / 16) << text;
+      EXPECT_LE(info.workspace_bytes, info.op_by_op_workspace) << text;
+    };
+    for (const char* form : kOnce) expect(form, 2);
+    for (const char* form : kTwice) expect(form, 4);
+  }
+}
+
 // Weights of 4 bits with a scale for each group, times `x`: [batch, rows].
 std::string product(const char* weights, const char* x, int batch, int rows, int columns) {
   return fmt::format(

@@ -91,6 +91,37 @@ TEST_P(SplitRows, GiveTheSameBitsOnEveryRun) {
   }
 }
 
+// Reductions over one space share its kernels; each has the bits that it has alone.
+TEST_P(SplitRows, GiveTheSameBitsBesideOthers) {
+  struct Case {
+    const char* axes;
+    HostArray x;
+  };
+  const Case cases[] = {{", 0", testing::random_array(DType::f32, {30000, 8}, 13)},
+                        {", -1", testing::random_array(DType::bf16, {3, 140001}, 14)},
+                        {"", testing::random_array(DType::f32, {400, 401}, 15)}};
+  constexpr const char* kReductions[] = {"mean(x{})", "max(x{})",       "std(x{})",
+                                         "sum(h{})",  "logsumexp(h{})", "argmin(h{})"};
+  testing::Share share(GetParam(), 16);
+  for (const Case& own : cases) {
+    if (!share.next()) continue;
+    const auto text_of = [&](const char* reduction) {
+      return fmt::format(fmt::runtime(reduction), own.axes);
+    };
+    std::string all = "h = x * 0.5 + 1.0; ";
+    for (const char* reduction : kReductions) {
+      all += (reduction == kReductions[0] ? "" : ", ") + text_of(reduction);
+    }
+    const std::vector<HostArray> together = run(parse_program("beside", all), all, {own.x}, false);
+    for (std::size_t i = 0; i < std::size(kReductions); ++i) {
+      const std::string text = "h = x * 0.5 + 1.0; " + text_of(kReductions[i]);
+      const std::vector<HostArray> alone = run(parse_program("beside", text), text, {own.x}, false);
+      EXPECT_EQ(together[i].bytes, alone[0].bytes) << text;
+    }
+    check(all, {own.x}, 1e-4);
+  }
+}
+
 // Numbers that all round the same way, in 128 splits of 2^15.
 TEST_P(SplitRows, ErrorsOfLongSumsStayBounded) {
   constexpr std::int64_t kLength = 1 << 22;
