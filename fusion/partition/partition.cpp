@@ -184,11 +184,17 @@ class Partitioner {
       if (joiner != joiners_.end() && joiner->second > after && why_not(joiner->second).empty()) {
         return settle(joiner->second);
       }
-      joiners_[latest] = static_cast<std::int64_t>(groups_.size());
+      joiners_[latest] = next_group();
+      readers_of_joiner_[next_group()] = kNoKernel;
+    }
+    // Another goes over the elements again with what that gives, whatever it reads of each.
+    const auto again = readers_of_joiner_.find(latest);
+    if (again != readers_of_joiner_.end() && !is_split) {
+      if (again->second > after && why_not(again->second).empty()) return settle(again->second);
+      again->second = next_group();
     }
     if (free && is_early(id) && !groups_.empty()) {
-      const auto last = static_cast<std::int64_t>(groups_.size()) - 1;
-      if (why_not(last).empty()) return settle(last);
+      if (why_not(next_group() - 1).empty()) return settle(next_group() - 1);
     }
     settle(begin_group(id, std::move(reason)));
   }
@@ -359,6 +365,7 @@ class Partitioner {
     return static_cast<std::int64_t>(groups_.size()) - 1;
   }
 
+  std::int64_t next_group() const { return static_cast<std::int64_t>(groups_.size()); }
   Group& group(std::int64_t place) { return groups_[static_cast<std::size_t>(place)]; }
 
   std::string waiting_reason(NodeId id) const {
@@ -388,7 +395,7 @@ class Partitioner {
     group.alone = model_.is_alone(id);
     group.bounds = facts_.bounds(id);
     groups_.push_back(std::move(group));
-    return static_cast<std::int64_t>(groups_.size()) - 1;
+    return next_group() - 1;
   }
 
   void join(NodeId id, std::int64_t place) {
@@ -448,6 +455,8 @@ class Partitioner {
   std::unordered_map<NodeId, std::vector<NodeId>> reads_;  ///< the arrays of such a reduction
   std::unordered_map<std::int64_t, std::int64_t>
       joiners_;  ///< the kernel that joins the results of each split reduction
+  std::unordered_map<std::int64_t, std::int64_t>
+      readers_of_joiner_;  ///< of each of those, the last that began with what it gives
   std::uint64_t steps_ = 0;
   const Obstacles obstacles_;
   RowPasses passes_;

@@ -14,7 +14,10 @@
 //     kernel of the iota stores the narrowest;
 //   * the kernel is a custom call, or has as many values or arrays as it may (registers);
 //   * the kernel is the first of a split reduction (passes/split_reductions.hpp): what comes after
-//     waits for all of it;
+//     waits for all of it. One kernel joins the parts of all its reductions, and one goes over the
+//     elements again with what that gives;
+//   * it gives packed numbers to store, and the kernel has running results or reduces, unless one
+//     axis is reduced and rows begin with a byte;
 //   * passes over rows would compute more again than a cut moves (row_passes.hpp).
 // What depends on arguments alone is computed by the first kernel that needs it; before all others
 // if it is broadcast to larger values only.

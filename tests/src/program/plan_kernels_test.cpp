@@ -132,7 +132,8 @@ TEST(ProgramPlan, ReductionsOverASpaceShareItsParts) {
       "mean(x{0}), max(x{0})", "max(x{0}), sum(x{0})", "argmax(x{0}), norm2(x{0}), any(x > 8{0})",
       "h = x * 2.0 + 1.0; sqrt(sum(h * h{0})), min(x{0}) - 1.0, mean(h{0})"};
   constexpr const char* kTwice[] = {"var(x{0}), max(x{0}), sum(x * x{0})",
-                                    "std(x{0}), norm2(x{0}), logsumexp(x{0})"};
+                                    "std(x{0}), norm2(x{0}), logsumexp(x{0})",
+                                    "h = x - 1.0; std(h{0}), argmax(h{0}), var(x{0})"};
   for (std::size_t k = 0; k < std::size(spaces); ++k) {
     const auto expect = [&](const char* form, std::size_t kernels) {
       const std::string text = fmt::format(fmt::runtime(form), axes[k]);

@@ -102,7 +102,7 @@ TEST_P(SplitRows, GiveTheSameBitsBesideOthers) {
                         {"", testing::random_array(DType::f32, {400, 401}, 15)}};
   constexpr const char* kReductions[] = {"mean(x{})", "max(x{})",       "std(x{})",
                                          "sum(h{})",  "logsumexp(h{})", "argmin(h{})"};
-  testing::Share share(GetParam(), 16);
+  testing::Share share(GetParam(), 3);
   for (const Case& own : cases) {
     if (!share.next()) continue;
     const auto text_of = [&](const char* reduction) {
