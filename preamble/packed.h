@@ -22,6 +22,11 @@ KILN_FN Packed<T, Index> packed(T* data, Index element) {
   return {data, element};
 }
 
+template <class T, class Index, class Offset>
+KILN_FN Packed<T, Index> operator+(Packed<T, Index> from, Offset elements) {
+  return {from.data, from.element + Index(elements)};
+}
+
 template <class T, int Lanes>
 struct Unpacked {
   T lane[Lanes];
@@ -184,5 +189,43 @@ KILN_FN void scatter(Packed<T, Index> row, First first, Index stride,
     put_shared(packed(row.data, row.element + Index(first + lane) * stride), value.lane[lane]);
   }
 }
+
+#if KILN_HOST
+// The same for a part of a row (host_parts.h), of whose lanes those of the part before are left
+// out.
+template <class Part, class T, class Index, class First>
+KILN_FN Unpacked<T, Part::most> results(const Part&, Packed<T, Index>, First) {
+  Unpacked<T, Part::most> result;
+  return result;
+}
+template <class Part, class T, class Index, class First, class Stride>
+KILN_FN Unpacked<T, Part::most> results(const Part&, Packed<T, Index>, First, Stride) {
+  Unpacked<T, Part::most> result;
+  return result;
+}
+template <class Part, class T, class Index, class First>
+KILN_FN void store(const Part& part, Packed<T, Index> row, First first,
+                   const Unpacked<T, Part::most>& value) {
+  int lane = part.overlap;
+  const Index begin = row.element + Index(first);
+  if (lane % 2 != 0 && lane < part.lanes) {
+    put_alone(packed(row.data, begin + Index(lane)), value.lane[lane]);
+    ++lane;
+  }
+  T* const to = row.data + (begin >> 1);
+  for (; lane + 1 < part.lanes; lane += 2) {
+    to[lane / 2] = T{u8((value.lane[lane].bits & 15) | value.lane[lane + 1].bits << 4)};
+  }
+  if (lane < part.lanes) put_alone(packed(row.data, begin + Index(lane)), value.lane[lane]);
+}
+template <class Part, class T, class Index, class First>
+KILN_FN void scatter(const Part& part, Packed<T, Index> row, First first, Index stride,
+                     const Unpacked<T, Part::most>& value) {
+  for (int lane = part.overlap; lane < part.lanes; ++lane) {
+    put_shared(packed(row.data, row.element + Index(first + First(lane)) * stride),
+               value.lane[lane]);
+  }
+}
+#endif
 
 }  // namespace kiln

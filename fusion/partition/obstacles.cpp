@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "fusion/passes/split_reductions.hpp"
 
 namespace kiln::fusion {
@@ -46,11 +47,12 @@ std::string Obstacles::of(NodeId id, const Group& group) const {
     return fmt::format("{} reads an iota, the kernel before reduces", info(node.op).name);
   }
   if (std::string reason = of_places(id, group); !reason.empty()) return reason;
-  if (group.packs && has_axes(node.op)) {
+  if (group.packs && has_axes(node.op) && group.reduced.empty()) {
     return fmt::format("{} {}, the kernel before stores packed numbers", info(node.op).name,
                        is_reduction(node.op) ? "reduces" : "runs along an axis");
   }
-  if (facts_.stores_packed(id) && (!group.reduced.empty() || group.running != 0)) {
+  if (facts_.stores_packed(id) && (!group.reduced.empty() || group.running != 0) &&
+      !packs_rows(id, group)) {
     return fmt::format("{} gives packed numbers to store, the kernel before {}", info(node.op).name,
                        group.running != 0 ? "has running results" : "reduces");
   }
@@ -78,6 +80,26 @@ std::string Obstacles::of(NodeId id, const Group& group) const {
   if (!group.reduced.empty() && group.splits == 1 && shape == group.row_shape()) return {};
   return fmt::format("{} has shape {}, the kernel before runs over {}", info(node.op).name,
                      to_string(shape), to_string(group.shape));
+}
+
+// Whether a kernel that reduces one axis stores packed elements of its rows, two with each byte, as
+// they lie in C order.
+bool Obstacles::packs_rows(NodeId id, const Group& group) const {
+  const bool rows = group.running == 0 && group.splits == 1 && group.bounds.empty() &&
+                    !facts_.has_places(id) && facts_.shapes[id] == group.shape &&
+                    std::ranges::count(group.reduced, true) == 1;
+  if (!rows) return false;
+  trace_remainder(group.shape[group.shape.size() - 1], 2);
+  if (group.shape[group.shape.size() - 1] % 2 != 0) return false;
+  const auto is_part = [&](const std::vector<PlacedPart>& parts) {
+    return std::ranges::find(parts, id, &PlacedPart::value) != parts.end();
+  };
+  if (std::ranges::any_of(facts_.graph.joins, is_part)) return false;
+  return std::ranges::all_of(facts_.graph.stores, [&](const std::vector<PlacedPart>& parts) {
+    return std::ranges::all_of(parts, [&](const PlacedPart& part) {
+      return part.value != id || is_contiguous(part.layout, facts_.graph.shapes[id]);
+    });
+  });
 }
 
 // All values of a kernel end where it ends; what there is one of for each row has no reduced

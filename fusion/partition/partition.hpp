@@ -5,7 +5,8 @@
 // or size one along the reduced axes. Kernels are numbered in the order in which they run. A value
 // joins the last kernel among those of its operands, or a later one that reads what it reads, so
 // that no cycle can arise. Of reductions that share arguments, those that read most of them go
-// first, and with the first of them all others over the same space. Where a value cannot join, a kernel begins with it:
+// first, and with the first of them all others over the same space. Where a value cannot join, a
+// kernel begins with it:
 //   * another shape, or other reduced axes;
 //   * running results along another axis, or beside reductions;
 //   * it reads another view of what the kernel stores, or an array that several kernels write;

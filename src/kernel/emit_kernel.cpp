@@ -38,16 +38,34 @@ std::optional<fusion::SizedLayout> products_of(const fusion::TypedGraph& graph,
                                tiles);
 }
 
+// Whether a kernel of rows stores a packed output: one that has the elements of rows along a single
+// axis, all of which are there.
+template <class Operand>
+bool packs_rows(const TypedFunction& function, const RowsForm& rows, const Operand& operand,
+                std::size_t index) {
+  int axes = 0;
+  for (std::size_t k = 0; k < rows.space.shape.size(); ++k) {
+    axes += rows.space.reduced[k] && rows.space.shape[k] != 1 ? 1 : 0;
+  }
+  return operand.output && !rows.row_invariant[index] && axes == 1 && rows.space.splits == 1 &&
+         function.bounds.empty() && !operand.indexed.exists();
+}
+
 // Kernels in several passes keep a row in registers, element by element.
-void check_not_packed(const TypedFunction& function, Operands operands) {
-  const auto packed = std::ranges::find_if(operands, is_packed_operand<fusion::SizedOperand>);
-  if (packed == operands.end()) return;
-  const auto index = static_cast<std::size_t>(packed - operands.begin());
+void check_packed(const TypedFunction& function, const RowsForm& rows, Operands operands) {
+  std::size_t index = 0;
+  while (index < operands.size() && (!is_packed(operands[index].dtype) ||
+                                     packs_rows(function, rows, operands[index], index))) {
+    ++index;
+  }
+  if (index == operands.size()) return;
+  const fusion::SizedOperand* const packed = &operands[index];
   throw Error(Code::unsupported,
               fmt::format("{}: {} '{}': expected a dtype of at least 8 bits, got {}: a Function "
                           "reduces packed numbers only if they are contiguous along the reduced "
-                          "axes and every output has one element per row; use a kiln::Program, "
-                          "which unpacks them in a kernel of its own",
+                          "axes and every output has one element per row, and stores them if one "
+                          "axis is reduced and they have its elements; use a kiln::Program, which "
+                          "packs and unpacks them in a kernel of its own",
                           function.name, packed->output ? "output" : "input",
                           operand_names(function.graph)[index], name(packed->dtype)));
 }
@@ -63,7 +81,7 @@ struct Planning {
             products_of(function.graph, rows, shape, operands, target.backend, target.tiles)) {
       return *std::move(products);
     }
-    check_not_packed(function, operands);
+    check_packed(function, rows, operands);
     fusion::RowFeatures features = target.rows;
     features.forced = function.forced;
     return fusion::plan_rows(rows.space, shape, operands, rows.row_invariant,
@@ -198,9 +216,15 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
 bool can_reduce_packed(const KernelSpec& spec) {
   if (std::ranges::none_of(spec.operands, is_packed_operand<fusion::Operand>)) return true;
   const auto* rows = std::get_if<RowsForm>(&spec.form);
-  return rows != nullptr && products_of(spec.function.graph, *rows, fusion::sized(spec.shape),
-                                        fusion::sized(spec.operands), fusion::Backend::host, false)
-                                .has_value();
+  if (rows == nullptr) return false;
+  bool in_rows = true;
+  for (std::size_t i = 0; i < spec.operands.size(); ++i) {
+    in_rows = in_rows && (!is_packed(spec.operands[i].dtype) ||
+                          packs_rows(spec.function, *rows, spec.operands[i], i));
+  }
+  return in_rows || products_of(spec.function.graph, *rows, fusion::sized(spec.shape),
+                                fusion::sized(spec.operands), fusion::Backend::host, false)
+                        .has_value();
 }
 
 std::vector<std::string> operand_names(const fusion::TypedGraph& graph) {

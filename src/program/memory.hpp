@@ -14,9 +14,9 @@ struct TemporaryPlaces {
   std::vector<fusion::Lifetime> lifetimes;  ///< of each place
   std::vector<std::size_t> of;              ///< of each temporary, its place
 };
-/// Of a fused plan, what a kernel stores may lie where it reads something for the last time, element
-/// for element. Unfused, the results of the parts of a split reduction, which are few, live as long
-/// as the program runs, since a fused plan has those of several reductions at once.
+/// Of a fused plan, what a kernel stores may lie where it reads something for the last time,
+/// element for element. Unfused, the results of the parts of a split reduction, which are few, live
+/// as long as the program runs, since a fused plan has those of several reductions at once.
 TemporaryPlaces find_places(const ProgramPlan& plan, bool fused);
 
 /// Fills in the offsets of temporaries and the size of the workspace.

@@ -289,12 +289,15 @@ void ReductionEmitter::store_result(int depth, std::size_t i, const std::string&
   } else if (in_parts()) {
     out_.line(depth, "scatter(part, {}, first, {}, {}_lanes);", row,
               operands_[i].stride_name(inner()), name);
-  } else if (contiguous) {
-    out_.line(depth, "{}{}store<{}, {}>({}, first, {}_lanes);", there, guard, width(), alignment(i),
-              row, operands_[i].name);
   } else {
-    out_.line(depth, "{}{}scatter<{}>({}, first, {}, {}_lanes);", there, guard, width(), row,
-              operands_[i].stride_name(inner()), operands_[i].name);
+    const std::string lanes = name + (is_packed(operands_[i].dtype) ? "_lanes, lanes" : "_lanes");
+    if (contiguous) {
+      out_.line(depth, "{}{}store<{}, {}>({}, first, {});", there, guard, width(), alignment(i),
+                row, lanes);
+    } else {
+      out_.line(depth, "{}{}scatter<{}>({}, first, {}, {});", there, guard, width(), row,
+                operands_[i].stride_name(inner()), lanes);
+    }
   }
 }
 

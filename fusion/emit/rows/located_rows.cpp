@@ -39,6 +39,12 @@ void ReductionEmitter::row_pointer(std::size_t i, std::string_view place) {
     at += fmt::format(" + {}(split) * {}_stride_split", signed_index_, operand.name);
   }
   located_[i] = true;
+  if (is_packed(operand.dtype)) {
+    const bool start = schedule_.operands[i].start;  // in the middle of a byte
+    out_.line(2, "const auto {0}_row = packed({0}_data, {1}{2});", operand.name,
+              start ? operand.name + "_start" : fmt::format("{}(0)", signed_index_), at);
+    return;
+  }
   out_.line(2, "{}{}* const {}_row = {}_data{}{};", operand.output ? "" : "const ",
             storage_type(operand.dtype), operand.name, operand.name, at, place);
 }

@@ -129,6 +129,9 @@ void ReductionEmitter::collect_parameters() {
       out_.add_divisor(P::run, operands_[i].name + "_run", 0, i);
       out_.add_offset(P::run_stride, operands_[i].name + "_run_stride", i);
     }
+    if (schedule_.operands[i].start) {
+      out_.add_offset(P::start, operands_[i].name + "_start", i);
+    }
     if (is_indexed(i)) {
       out_.add_offset(P::place_stride, operands_[i].name + "_place_stride", i);
       out_.add_offset(P::place_count, operands_[i].name + "_places", i);

@@ -90,7 +90,8 @@ class ReductionEmitter {
   int slot_step() const { return rows_.has_row_trees() ? rows_.chunk_threads() : rows_.threads; }
   std::string slot_vector(std::string_view slot) const;
   bool is_streamed(std::size_t operand) const {
-    return schedule_.streamed && !operands_[operand].row_invariant && !is_buffered(operand);
+    return schedule_.streamed && !operands_[operand].row_invariant && !is_buffered(operand) &&
+           !is_packed(operands_[operand].dtype);
   }
   std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;
   /// What an iota gives for a row or, where it counts its elements or columns, for a lane.

@@ -230,6 +230,17 @@ int equal_phase_step(const SizedOperand& operand, const Axis& axis, std::size_t 
   return static_cast<int>(step / lowest_bit(axis.strides[index] | step));
 }
 
+// Whether a kernel stores two elements of an operand with each byte: every row of its vectors
+// begins with one. Else they are stored one by one, and threads take turns at a byte.
+bool stores_whole_bytes(const SizedOperand& operand, const ScratchVector<Axis>& axes,
+                        std::size_t index, int width) {
+  bool whole = operand.offset % 2 == 0 && width % 2 == 0 && axes.back().size % 2 == 0;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    whole = whole && axes[k].strides[index] % 2 == 0;
+  }
+  return whole;
+}
+
 // The operand with the most bytes that varies within rows: it had better be read in order.
 std::size_t largest_varying(const Sizes& shape, std::span<const SizedOperand> operands,
                             const ScratchVector<bool>& row_invariant) {
@@ -416,8 +427,10 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   // No vector reaches beyond an end.
   if (innermost.bounded) width = gpu ? 1 : std::min(width, by_columns ? width : kLeastLanes);
   if (gpu && device.forced.width != 0) width = std::min(width, device.forced.width);
-  const bool may_begin_within =
-      gpu && !by_columns && rows.axes == 1 && !row_invariant[leading] && !innermost.bounded;
+  const bool packs = std::ranges::any_of(
+      operands, [](const SizedOperand& o) { return o.output && is_packed(o.dtype); });
+  const bool may_begin_within = gpu && !by_columns && rows.axes == 1 && !row_invariant[leading] &&
+                                !innermost.bounded && !packs;
   while (gpu && width > 1) {
     if (may_begin_within) rows.phase = phase_operand(axes, operands, row_invariant, leading, width);
     const bool has_ends = rows.phase >= 0;  // with a thread for each element of them
@@ -626,6 +639,12 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
         buffered.behind = std::max(buffered.behind, product(std::span(axes).subspan(behind)));
       }
     }
+    if (is_packed(operands[i].dtype) && operand.access == Access::contiguous &&
+        !stores_whole_bytes(operands[i], axes, i, width)) {
+      operand.access = Access::strided;
+    }
+    layout.starts.push_back(is_packed(operands[i].dtype) ? operands[i].offset & 1 : 0);
+    operand.start = layout.starts.back() != 0;
     operand.whole_runs = has_runs(i) && rows.phase < 0 && layout.runs[i].length % width == 0;
     operand.alignment = element_bytes(operands[i]);
     if (backend != Backend::host && operand.access == Access::contiguous && !operands[i].iota) {

@@ -116,6 +116,16 @@ TEST_P(AmdReductions, SegmentsOfARowAreReadOnceInWholeVectors) {
   EXPECT_EQ(machine.count("global_load_"), 4) << machine.assembly;
 }
 
+// Of two elements a byte is made before it is stored.
+TEST_P(AmdReductions, PackedRowsAreStoredInWholeVectors) {
+  const Machine machine =
+      testing::machine_code("s = max(abs(x), -1) / 7.0 + 1e-8; i4(round(x / s)), s",
+                            {{"x", DType::bf16, {64, 2048}, {}, false}}, GetParam());
+  expect_no_scratch(machine);
+  EXPECT_GT(machine.count("global_store_(dwordx2|b64)"), 0) << machine.assembly;
+  EXPECT_EQ(machine.count("global_store_byte|global_store_b8|cmpswap"), 0) << machine.assembly;
+}
+
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdReductions,
                          ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"),
                          testing::target_name);
@@ -218,6 +228,33 @@ TEST(NvidiaReductions, OfSegmentsCompile) {
         const CompiledKernel kernel = compile_for(parse("checked", text), specification, target);
         EXPECT_EQ(kernel.resources.scratch.value_or(0), 0)
             << text << " of " << shape[1] << " times " << shape[2] << " on " << target;
+      }
+    }
+  }
+}
+
+// Rows and columns that are stored two elements to a byte. Where several blocks are to share a
+// multiprocessor's registers, a few words may be spilled.
+TEST(NvidiaReductions, OfPackedRowsCompile) {
+  if (targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  for (const char* target : {"sm_80", "sm_90"}) {
+    for (const char* axis : {"-1", "-2"}) {
+      for (const char* text :
+           {"s = max(abs(x), {0}) / 7.0 + 1e-8; i4(round(x / s)), s",
+            "lo = min(x, {0}); s = (max(x, {0}) - lo) / 15.0 + 1e-8; u4(round((x - lo) / s)), s"}) {
+        for (const Dims& shape : {Dims{64, 96, 64}, Dims{64, 16, 2880}, Dims{64, 2, 16384}}) {
+          for (const DType dtype : {DType::bf16, DType::f32}) {
+            Specification specification;
+            specification.arguments = {{"x", dtype, shape, {}, false}};
+            const std::string of_axis = fmt::format(fmt::runtime(text), axis);
+            const CompiledKernel kernel =
+                compile_for(parse("checked", of_axis), specification, target);
+            EXPECT_LE(kernel.resources.scratch.value_or(0), 32)
+                << of_axis << " of " << name(dtype) << ", " << shape[1] << " times " << shape[2]
+                << " on " << target;
+          }
+        }
       }
     }
   }

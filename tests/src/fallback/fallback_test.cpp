@@ -173,6 +173,7 @@ TEST_P(Fallbacks, ServeRunningResults) {
 TEST_P(Fallbacks, ServeEveryKindOfNumber) {
   check("bf16(x) + f8e4m3(y), u4(abs(x)), x << 3, ~x",
         {floats({77}, 10, DType::i16), floats({77}, 11, DType::f16)}, 1);
+  check("i4(x * 2.0 - max(x, -1))", {floats({6, 34}, 19, DType::i32)}, 0);
   check("where(x > 0, x, f32(iota(-1, i32))), uniform(3, 4)", {floats({5, 7}, 14)}, 0);
   check("max(where(iota(-1) <= iota(-2), x, -1.0), -1)", {floats({4, 9, 9}, 16)}, 0);
   check("min(x * f32(iota(0)), 0), x * f32(iota(1))", {floats({9, 7}, 17)}, 0);

@@ -219,6 +219,66 @@ TEST_P(QuantisedPrograms, QuantiseActivationsAndMultiply) {
       {h, q, scale}, 1e-4);
 }
 
+// Rows and columns are quantised to packed numbers by the kernel that finds their scales. The same
+// number stored with a byte of its own says what each has to be, however a quotient is rounded.
+TEST_P(QuantisedPrograms, PackWhatTheyReduce) {
+  struct Case {
+    DType dtype;
+    Dims shape;
+    int axis;
+  };
+  const Case cases[] = {
+      {DType::bf16, {5, 2048}, -1},   {DType::f32, {37, 96}, -1},   {DType::f16, {6, 1410}, -1},
+      {DType::bf16, {130, 2}, -1},    {DType::f32, {3, 50}, -1},    {DType::bf16, {2, 9018}, -1},
+      {DType::bf16, {3, 40, 64}, -2}, {DType::f32, {2, 9, 34}, -2}, {DType::f16, {5, 16, 24}, 0},
+      {DType::bf16, {2, 70, 2}, -2},  {DType::f32, {2, 33002}, -1},
+  };
+  constexpr const char* kScales[] = {
+      "s = max(abs(x), {0}) / 7.0 + 1e-8; q = round(x / s); i4(q), i8(clip(q, -8, 7)), s",
+      "lo = min(x, {0}); s = (max(x, {0}) - lo) / 15.0 + 1e-8; q = round((x - lo) / s); "
+      "u4(q), i8(clip(q, 0, 15)), s, mean(x, {0})",
+      "n = x * rsqrt(mean(x * x, {0}) + 1e-6); s = max(abs(n), {0}) / 6.0; "
+      "f4e2m1(n / s), f32(f4e2m1(n / s)), s"};
+  testing::Share share(GetParam(), 2);
+  std::size_t turn = 0;
+  for (const Case& own : cases) {
+    if (!share.next()) continue;
+    const HostArray x = testing::random_array(own.dtype, own.shape, 630);
+    const std::string text =
+        fmt::format(fmt::runtime(kScales[turn++ % std::size(kScales)]), own.axis);
+    SCOPED_TRACE(text);
+    EXPECT_EQ(kernels_of(text, {x}), 1U) << own.shape[own.shape.size() - 1];
+    const std::vector<HostArray> got = run(parse_program("packed", text), text, {x}, false);
+    const std::vector<HostArray> want = testing::reference_of(text, {x});
+    int different = 0;
+    for (std::int64_t i = 0; i < got[0].size(); ++i) {
+      different += testing::number_at(got[0], i) == testing::number_at(got[1], i) ? 0 : 1;
+    }
+    EXPECT_EQ(different, 0);
+    const bool whole = is_integer(got[1].dtype);
+    testing::expect_close(got[1], want[1], whole ? 0 : 1e-5, whole ? 1 : 2, text);
+    for (std::size_t i = 2; i < got.size(); ++i) {
+      testing::expect_close(got[i], want[i], 0.01, 1e-3, text);
+    }
+  }
+}
+
+// Where rows begin in the middle of a byte another kernel quantises them, one element at a time; so
+// does a Function.
+TEST_P(QuantisedPrograms, PackRowsOfOddLengths) {
+  const std::string text = "s = max(abs(x), -1) / 7.0 + 1e-8; i4(round(x / s) * 2.0 - 1.0)";
+  HostArray x = testing::random_array(DType::f32, {40, 33}, 631);
+  for (std::int64_t row = 0; row < 40; ++row) {  // scales of 1
+    for (std::int64_t i = 0; i < 33; ++i) {
+      const double number = i == 7 ? 7 : (i * 5 + row) % 7 - 3;
+      testing::set_bits(x, row * 33 + i, fusion::encode(number, DType::f32));
+    }
+  }
+  EXPECT_EQ(kernels_of(text, {x}), 2U);
+  check(text, {x}, 0);
+  testing::check_on(device(), text, {x}, 0);
+}
+
 // Whichever way a caller brackets, names, converts or reshapes what is quantised, or adds groups
 // up, kernels multiply integers: what is quantised and its scales pass between kernels, not the
 // numbers they stand for.
