@@ -181,6 +181,43 @@ TEST_P(PackedOnDevice, InputsAndOutputsOfDifferentPlaces) {
   }
 }
 
+// Beside reductions too: rows and columns that begin with a byte and within one.
+TEST_P(PackedOnDevice, ReducedRowsAtDifferentPlaces) {
+  const Dims shapes[] = {{6, 64}, {7, 34}, {5, 33}, {40, 2}, {3, 1000}};
+  int turn = 0;
+  for (const char* text : {"i4(max(x, -1) - x)", "i4(max(x, 0) - x)"}) {
+    const Function function = parse("reduced", text);
+    for (const Dims& shape : shapes) {
+      const HostArray x = filled(HostArray::contiguous(DType::i8, shape), 5);
+      const std::int64_t row = shape[1] + turn % 3;
+      const std::int64_t start = turn++ % 2;
+      const HostArray before = filled(HostArray::strided(DType::i4, shape, {row, 1}, start), 6);
+      SCOPED_TRACE(fmt::format("{} of {} rows of {}, {} apart, from {}", text, shape[0], shape[1],
+                               row, start));
+      const auto number = [&](std::int64_t k) {
+        return static_cast<std::int8_t>(testing::get_bits(x, k));
+      };
+      const auto largest_of = [&](std::int64_t k) {
+        const bool along_rows = turn <= std::ssize(shapes);
+        const std::int64_t first = along_rows ? k - k % shape[1] : k % shape[1];
+        int largest = number(first);
+        for (std::int64_t i = 1; i < shape[along_rows ? 1 : 0]; ++i) {
+          largest = std::max<int>(largest, number(first + i * (along_rows ? 1 : shape[1])));
+        }
+        return largest;
+      };
+      std::vector<HostArray> got = {before};
+      testing::run_on({GetParam(), 0}, function, std::vector<HostArray>{x}, got);
+      for (std::int64_t k = 0; k < got[0].size(); ++k) {
+        const std::int64_t place = testing::place_of(before, k);
+        ASSERT_EQ(testing::get_bits(got[0], place), (largest_of(k) - number(k)) & 15) << k;
+        testing::set_bits(got[0], place, testing::get_bits(before, place));
+      }
+      EXPECT_EQ(got[0].bytes, before.bytes) << "what lies between";
+    }
+  }
+}
+
 TEST_P(PackedOnDevice, RowsOfAMatrixAsViews) {
   const Function function = parse("rows", "x + 1");
   HostArray matrix = filled(HostArray::contiguous(DType::u4, {5, 7}), 3);
