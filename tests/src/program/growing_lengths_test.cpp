@@ -106,13 +106,6 @@ std::string layers(int count) {
 
 class GrowingLengths : public testing::DeviceTest {
  protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    const bool has_own_program = !on_gpu() && testing::has_device(DeviceType::cuda) &&
-                                 testing::is_host_driver(jit::backend({DeviceType::cuda, 0}));
-    if (has_own_program) GTEST_SKIP() << "src_growing runs it on the CPU";
-  }
-
   static constexpr std::int64_t kLengths = 1000;
   static constexpr std::int64_t kFloats = 1 << 18;
 };
