@@ -5,6 +5,7 @@
 #include "tests/src/numerics/forced_schedule.hpp"
 #include "tests/support/machine_code.hpp"
 #include "tests/support/private_cache.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -134,10 +135,12 @@ TEST(NvidiaReductions, Compile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
   // From sm_90 on, blocks share the longest of these rows.
+  testing::Share share(DeviceType::cpu, 2, testing::random_seed());
   for (const char* target : {"sm_80", "sm_90"}) {
     for (const char* text : {"softmax(x, -1)", "argmax(x, -1), any(x > 0, -1), prod(x, -1)",
                              "layer_norm(x, 1e-5)", "sum(x, 0)"}) {
       for (const std::int64_t length : {1001, 4096, 16384, 32768, 49152, 50257, 131072}) {
+        if (!share.next()) continue;
         Specification specification;
         specification.arguments = {{"x", DType::bf16, {64, length}, {}, false}};
         const CompiledKernel kernel = compile_for(parse("checked", text), specification, target);
@@ -178,9 +181,11 @@ TEST(NvidiaReductions, OfManySumsOfLongRowsCompile) {
       "sum(x + 4, -1) * sum(x + 5, -1) * sum(x + 6, -1) * sum(x + 7, -1) * sum(x + 8, -1)";
   const std::string three =
       "d = x - mean(x, -1); x * (mean(d * d, -1) + mean(d * d * d, -1) + mean(exp(d), -1))";
+  testing::Share share(DeviceType::cpu, 3, testing::random_seed());
   for (const auto& [text, dtype] :
        {std::pair{ten, DType::bf16}, {ten, DType::f64}, {three, DType::f32}, {three, DType::f64}}) {
     for (const std::int64_t length : {65'536, 131'075}) {
+      if (!share.next()) continue;
       Specification specification;
       specification.arguments = {{"x", dtype, {64, length}, {}, false}};
       const CompiledKernel kernel = compile_for(parse("checked", text), specification, "sm_90");
@@ -194,10 +199,12 @@ TEST(NvidiaReductions, OfManySumsOfLongRowsCompile) {
 TEST(NvidiaReductions, OfForcedClustersCompile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
+  testing::Share share(DeviceType::cpu, 3, testing::random_seed());
   for (const char* text : {"softmax(x, -1)", "d = f32(x) - mean(f32(x), -1); mean(d * d, -1)",
                            "x / sqrt(mean(x * x, -1) + 0.5)"}) {
     for (const std::int64_t length : {32'769, 50'257, 65'536, 131'072}) {
       for (const int blocks : {2, 4, 8}) {
+        if (!share.next()) continue;
         Specification specification;
         specification.arguments = {{"x", DType::bf16, {64, length}, {}, false}};
         const CompiledKernel kernel =
@@ -216,11 +223,13 @@ TEST(NvidiaReductions, OfForcedClustersCompile) {
 TEST(NvidiaReductions, OfSegmentsCompile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
+  testing::Share share(DeviceType::cpu, 3, testing::random_seed());
   for (const char* target : {"sm_80", "sm_90"}) {
     for (const char* text : {"softmax(x, -1, -2)", "sum(x, -1, -2)",
                              "d = x - mean(x, -1, -2); d / sqrt(mean(d * d, -1, -2) + 1)"}) {
       for (const Dims& shape :
            {Dims{64, 16, 49}, Dims{64, 8, 480}, Dims{64, 9, 3136}, Dims{64, 12, 3136}}) {
+        if (!share.next()) continue;
         const std::int64_t step = shape[2] + 24;
         Specification specification;
         specification.arguments = {
@@ -264,12 +273,14 @@ TEST(NvidiaReductions, OfPackedRowsCompile) {
 TEST(NvidiaReductions, OfFoldedRowsCompile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
+  testing::Share share(DeviceType::cpu, 3, testing::random_seed());
   for (const char* target : {"sm_80", "sm_90"}) {
     for (const char* text : {"sum(x, -1, -2)", "sum(x, -1, -2), max(x, -1, -2)",
                              "d = x - mean(x, -1, -2); mean(d * d, -1, -2)"}) {
       for (const Dims& shape :
            {Dims{64, 8, 4'096}, Dims{64, 4, 1'024}, Dims{64, 20, 1'024}, Dims{64, 32, 1'024}}) {
         for (const DType dtype : {DType::bf16, DType::f32}) {
+          if (!share.next()) continue;
           Specification specification;
           specification.arguments = {
               {"x", dtype, shape, {shape[1] * shape[2], 1, shape[1]}, false}};

@@ -99,7 +99,9 @@ TEST_P(AttentionPrograms, OfEveryDtypeAndHeadSize) {
 }
 
 TEST_P(AttentionPrograms, OfGroupsOfHeads) {
+  testing::Share share(GetParam(), 2, testing::random_seed());
   for (const std::int64_t group : {1, 3, 7, 16}) {
+    if (!share.next()) continue;
     Sizes sizes;
     sizes.group = group;
     sizes.batch = 2;
@@ -176,7 +178,9 @@ TEST_P(AttentionPrograms, OfRowsWithoutKeysAndOfSpecialNumbers) {
 
 TEST_P(AttentionPrograms, OfManyKeysAreTwoKernels) {
   Sizes sizes;
+  testing::Share share(GetParam(), 2, testing::random_seed());
   for (const std::int64_t keys : {65, 160, 700, 1025}) {
+    if (!share.next()) continue;
     sizes.keys = keys;
     check_attention(kPlain, arrays(sizes, DType::bf16, DType::bf16), 2);
     check_attention(
@@ -278,6 +282,7 @@ TEST_P(AttentionPrograms, GiveTheSameBitsInEveryBatchAndRun) {
 // What differs from attention is none, and right all the same.
 TEST_P(AttentionPrograms, NearMissesAreComputedAsBefore) {
   const std::vector<HostArray> inputs = arrays({}, DType::f32, DType::f32);
+  testing::Share share(GetParam(), 3, testing::random_seed());
   for (const char* text : {
            // another maximum, another sum, weights rounded, squared or used twice
            "s = sum(q * k, -1); e = exp(s - max(s * 2.0, -2)); sum(e / sum(e, -2) * v, -2)",
@@ -290,6 +295,7 @@ TEST_P(AttentionPrograms, NearMissesAreComputedAsBefore) {
            "sum(softmax(q * k, -2) * v, -2)",
            "mean(softmax(sum(q * k, -1), -2) * v, -2)",
        }) {
+    if (!share.next()) continue;
     EXPECT_EQ(attentions_of(text, inputs), 0U) << text;
     check(text, inputs, 1e-4);
   }

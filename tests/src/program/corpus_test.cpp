@@ -194,7 +194,7 @@ TEST_P(Corpus, GivesTheReferencesNumbers) {
   }
   const std::vector<CorpusFunction> functions = corpus();
   ASSERT_GE(functions.size(), 35u);
-  testing::Share share(GetParam(), 3);
+  testing::Share share(GetParam(), 6, testing::random_seed());
   for (const CorpusFunction& function : functions) {
     if (share.next()) run(function, {GetParam(), 0});
   }

@@ -11,6 +11,7 @@
 #include "kiln/kiln.hpp"
 #include "tests/support/device_test.hpp"
 #include "tests/support/private_cache.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -260,7 +261,9 @@ TEST_P(ProgramClasses, BitsAndWorkspaceAreThoseOfAFreshProgram) {
   const auto size = [&](int least, int most) {
     return std::uniform_int_distribution<std::int64_t>(least, most)(random);
   };
+  testing::Share share(GetParam(), 3, testing::random_seed());
   for (const Form& form : kForms) {
+    if (!share.next()) continue;
     const Program known = parse_program(form.name, form.text);
     int without_plan = 0;
     for (int turn = 0; turn < 24; ++turn) {

@@ -301,7 +301,7 @@ void check_programs(DeviceType type, bool before) {
   const bool one = only != UINT64_MAX;
   const std::uint64_t first = one ? only : 0;
   const std::uint64_t last =
-      one ? only + 1 : testing::setting("KILN_TEST_DRAWS", type == DeviceType::cpu ? 32 : 96);
+      one ? only + 1 : testing::draws_of(type, type == DeviceType::cpu ? 32 : 96, 2);
   if (one) fmt::print(stderr, "{}\n", describe(draw_case(seed, only, before)));
   Compared compared;
   for (std::uint64_t begin = first; begin < last; begin += kBatch) {
