@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <system_error>
 
+#include "tests/support/settings.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace kiln::testing {
@@ -61,6 +63,19 @@ class PrivateCache : public ::testing::Environment {
   std::optional<TemporaryDirectory> directory_;
   std::filesystem::path shared_;
 };
+
+#ifdef KILN_TEST_QUICK_KERNELS
+/// In tests of what a kernel computes, whatever compiles it, and of nothing else about it: three
+/// processes of four, drawn each time, have the CPU's kernels compiled by a host compiler that
+/// optimises little, in half the time. All have the user's where KILN_CXX names one, and where all
+/// cases run (KILN_TEST_SHARE=1). src/numerics has the compiler of users alone.
+inline const bool has_quick_kernels = [] {
+  if (std::getenv("KILN_CXX") != nullptr || setting("KILN_TEST_SHARE", 0) == 1) return false;
+  if (random_seed() % 4 == 0) return false;
+  std::fprintf(stderr, "KILN_CXX=%s\n", KILN_TEST_QUICK_KERNELS);  // standard output may be a list
+  return setenv("KILN_CXX", KILN_TEST_QUICK_KERNELS, 1) == 0;
+}();
+#endif
 
 inline const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new PrivateCache);
 
