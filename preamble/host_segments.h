@@ -359,7 +359,7 @@ struct Counted {
         [&](const T* memory, Index element, Index width, Index length) KILN_INLINED {
           if (lines.step == 1) {
             transpose_elements<int(sizeof(T)), true>(
-                bytes_of(memory), i64(lines.stride) * i64(sizeof(T)), bytes_of(row + element),
+                as_bytes(memory), i64(lines.stride) * i64(sizeof(T)), as_bytes(row + element),
                 i64(lines.size) * i64(sizeof(T)), i64(length), i64(width));
             return;
           }
@@ -393,7 +393,7 @@ struct Counted {
         lines, from, count, [&](T* memory, Index element, Index width, Index length) KILN_INLINED {
           if (lines.step == 1) {
             transpose_elements<int(sizeof(T)), false>(
-                bytes_of(row + element), i64(lines.size) * i64(sizeof(T)), bytes_of(memory),
+                as_bytes(row + element), i64(lines.size) * i64(sizeof(T)), as_bytes(memory),
                 i64(lines.stride) * i64(sizeof(T)), i64(width), i64(length));
             return;
           }
@@ -413,10 +413,10 @@ struct Counted {
     u64 first = 0;
     u64 end = 0;
   };
-  KILN_MEMBER static const u8* bytes_of(const T* element) {
+  KILN_MEMBER static const u8* as_bytes(const T* element) {
     return reinterpret_cast<const u8*>(element);
   }
-  KILN_MEMBER static u8* bytes_of(T* element) { return reinterpret_cast<u8*>(element); }
+  KILN_MEMBER static u8* as_bytes(T* element) { return reinterpret_cast<u8*>(element); }
   u64 size_;
   u64 step_;
   u8* memory_;
