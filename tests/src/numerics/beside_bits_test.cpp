@@ -166,7 +166,7 @@ TEST_P(ProductBits, DoNotShowWhatIsDrawn) {
   constexpr DType kFloats[] = {DType::f16, DType::bf16, DType::f32};
   constexpr DType kActivations[] = {DType::f16, DType::bf16, DType::f32, DType::i8};
   const std::uint64_t draws =
-      testing::setting("KILN_TEST_DRAWS", GetParam() == DeviceType::cuda ? 48 : 2);
+      testing::draws_of(GetParam(), GetParam() == DeviceType::cuda ? 48 : 8, 4);
   for (std::uint64_t i = 0; i < draws && !HasFailure(); ++i) {
     const Products products{
         kWeights[draw(std::ssize(kWeights))], kDequantised[draw(std::ssize(kDequantised))],
