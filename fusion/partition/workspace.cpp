@@ -99,16 +99,16 @@ Workspace place_by_size(std::span<const Lifetime> lifetimes) {
 
 // Places a few in some order, each at the lowest offset at which it meets nothing that it lives
 // together with.
-std::uint64_t place_few(std::span<const Lifetime> lifetimes, std::span<const std::uint8_t> order,
+std::uint64_t place_few(std::span<const Lifetime> lifetimes, std::span<const std::uint16_t> order,
                         std::span<std::uint64_t> offsets) {
-  std::array<std::uint8_t, kFewLifetimes> placed;  // by their offsets
+  std::array<std::uint16_t, kFewLifetimes> placed;  // by their offsets
   std::size_t count = 0;
   std::uint64_t bytes = 0;
-  for (const std::uint8_t i : order) {
+  for (const std::uint16_t i : order) {
     const std::uint64_t own = aligned_bytes(lifetimes[i].bytes);
     std::uint64_t at = 0;
     for (std::size_t n = 0; n < count; ++n) {
-      const std::uint8_t k = placed[n];
+      const std::uint16_t k = placed[n];
       if (lifetimes[k].last < lifetimes[i].first || lifetimes[i].last < lifetimes[k].first)
         continue;
       if (offsets[k] >= at + own) break;
@@ -141,7 +141,7 @@ std::uint64_t plan_few(std::span<const Lifetime> lifetimes, std::span<std::uint6
     offsets[0] = 0;
     return aligned_bytes(lifetimes[0].bytes);
   }
-  std::array<std::uint8_t, kFewLifetimes> order;
+  std::array<std::uint16_t, kFewLifetimes> order;
   std::array<std::uint64_t, kFewLifetimes> other;
   const auto sorted = [&](const auto& is_before) {
     for (std::size_t i = 0; i < lifetimes.size(); ++i) {
@@ -149,9 +149,9 @@ std::uint64_t plan_few(std::span<const Lifetime> lifetimes, std::span<std::uint6
       for (; slot > 0 && is_before(lifetimes[i], lifetimes[order[slot - 1]]); --slot) {
         order[slot] = order[slot - 1];
       }
-      order[slot] = static_cast<std::uint8_t>(i);
+      order[slot] = static_cast<std::uint16_t>(i);
     }
-    return std::span<const std::uint8_t>(order).first(lifetimes.size());
+    return std::span<const std::uint16_t>(order).first(lifetimes.size());
   };
   const std::uint64_t bytes = place_few(
       lifetimes, sorted([](const Lifetime& a, const Lifetime& b) { return a.first < b.first; }),

@@ -29,7 +29,7 @@ Workspace plan_workspace(std::span<const Lifetime> lifetimes);
 bool lives_together(std::span<const Lifetime> lifetimes, std::uint64_t bytes);
 /// The same as plan_workspace() for at most kFewLifetimes without an allocation: writes an offset
 /// for each, and gives the bytes.
-inline constexpr std::size_t kFewLifetimes = 256;
+inline constexpr std::size_t kFewLifetimes = 1024;
 std::uint64_t plan_few(std::span<const Lifetime> lifetimes, std::span<std::uint64_t> offsets);
 
 }  // namespace kiln::fusion

@@ -27,7 +27,7 @@ class ScratchScope {
 };
 
 namespace detail {
-constexpr std::size_t kScratchBytes = 256 << 10;
+constexpr std::size_t kScratchBytes = 2 << 20;  // of addresses: memory is what has been used
 
 // Without a constructor or destructor, which every access would have to ask for, and in memory that
 // a thread has from its beginning. Outside of scopes nothing of the block is left.

@@ -41,7 +41,7 @@ class ClassKey {
   /// How many of them, from the first on, inputs have.
   std::size_t input_sizes() const { return input_sizes_; }
 
-  static constexpr std::size_t kMostOperands = 256;
+  static constexpr std::size_t kMostOperands = 1024;
   static constexpr std::size_t kMostSizes = 64;
 
  private:

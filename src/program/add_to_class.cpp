@@ -14,7 +14,7 @@ bool can_have_class(const Definition& definition, const ProgramPlan& plan,
                     const ReadyProgram& ready) {
   if (fusion::has_custom_calls(definition.graph) || plan.steps.empty()) return false;
   // Making a form takes dozens of plans.
-  constexpr std::size_t kMostNodes = 1024;
+  constexpr std::size_t kMostNodes = 8192;
   if (definition.graph.nodes().size() > kMostNodes) return false;
   if (plan.steps.size() > ProgramClass::kMostSteps) return false;
   return std::ranges::all_of(ready.steps(), [](const ReadyProgram::Step& step) {

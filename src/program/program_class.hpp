@@ -71,8 +71,8 @@ class ProgramClassKey {
 /// A form of a class. Numbers are positions.
 struct ProgramClass final : CachedPlan {
   using Number = std::uint16_t;
-  static constexpr std::size_t kMostNumbers = 1024;
-  static constexpr std::size_t kMostSteps = 256;
+  static constexpr std::size_t kMostNumbers = 4096;
+  static constexpr std::size_t kMostSteps = 1024;
   static constexpr std::uint64_t kMostForms = 16;
   static constexpr std::size_t kMostSums = 6;
   static constexpr std::size_t kOne = ProgramClassKey::kMostSizes + kMostSums;
