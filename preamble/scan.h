@@ -305,8 +305,8 @@ struct Columns<Reduction, T, Width, true> {
   T parts[5][Width];
   T blocks[Width];  // the blocks that are over
   T before[Width];  // and the parts of this one that are
+  static_assert(kScanPart == 1 << 3 && kScanElements == kScanPart << 5, "Columns: pairs of all");
 };
-static_assert(kScanPart == 1 << 3 && kScanElements == kScanPart << 5, "Columns: pairs of all");
 
 template <class Reduction, class T, int Width>
 KILN_FN Columns<Reduction, T, Width> start_columns() {
