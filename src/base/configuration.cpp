@@ -38,6 +38,10 @@ void check_range(const char* name, const std::optional<int>& value, int last) {
 void check_values(const Configuration& given) {
   check_range("jobs", given.jobs, 1024);
   check_range("threads", given.threads, 4096);
+  if (given.on_miss && *given.on_miss >= OnMiss::configured) {
+    refuse_configuration(
+        "on_miss: expected compile, fail, background or fallback, got another value");
+  }
   if (given.worker && given.worker->empty()) {
     refuse_configuration(
         "worker: expected the path of kiln-compile-worker, got an empty one; leave it out to have "
@@ -48,6 +52,12 @@ void check_values(const Configuration& given) {
 template <class T>
 std::string text_of(const std::optional<T>& value) {
   return value ? fmt::format("{}", *value) : "not set";
+}
+
+std::optional<std::string_view> on_miss_text(const std::optional<OnMiss>& value) {
+  constexpr std::string_view kNames[] = {"compile", "fail", "background", "fallback"};
+  if (!value) return std::nullopt;
+  return kNames[static_cast<std::size_t>(*value)];
 }
 
 /// "jobs was 4 and is 8 now" for the first setting that is another one; empty if none is.
@@ -66,6 +76,7 @@ std::string difference(const Configuration& before, const Configuration& now) {
   compare("threads", before.threads, now.threads);
   compare("memory_limit", before.memory_limit, now.memory_limit);
   compare("fallback_memory", before.fallback_memory, now.fallback_memory);
+  compare("on_miss", on_miss_text(before.on_miss), on_miss_text(now.on_miss));
   if (found.empty() && now.executor) found = "executor cannot be set again";
   if (found.empty() && before.executor) found = "executor was set and is not now";
   if (found.empty() && now.log) found = "log cannot be set again (see set_log)";
@@ -102,6 +113,19 @@ const Configuration& base::configuration(std::string_view reader) {
   const std::lock_guard lock(process.mutex);
   if (process.first_reader.empty()) process.first_reader = reader;
   return process.configuration;  // nobody writes to it any more
+}
+
+OnMiss base::on_miss_of(OnMiss own) {
+  if (own != OnMiss::configured) return own;
+  static const OnMiss configured = configuration("a call").on_miss.value_or(OnMiss::compile);
+  return configured;
+}
+
+OnMiss base::on_miss_so_far(OnMiss own) {
+  if (own != OnMiss::configured) return own;
+  ConfigurationState& process = configuration_state();
+  const std::lock_guard lock(process.mutex);
+  return process.configuration.on_miss.value_or(OnMiss::compile);
 }
 
 }  // namespace kiln

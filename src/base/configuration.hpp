@@ -11,4 +11,9 @@ namespace kiln::base {
 /// `reader`, such as "the cache", is who the error of a later configure() names.
 const Configuration& configuration(std::string_view reader);
 
+/// What a call does on a miss whose Options say `own`.
+OnMiss on_miss_of(OnMiss own);
+/// The same as configured so far, which may still change.
+OnMiss on_miss_so_far(OnMiss own);
+
 }  // namespace kiln::base

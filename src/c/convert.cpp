@@ -32,7 +32,7 @@ static_assert(static_cast<int>(DType::c64) == KILN_C64);
 static_assert(static_cast<int>(DType::f4e2m1) == KILN_F4E2M1 && kDTypes.size() == KILN_F4E2M1 + 1);
 static_assert(static_cast<int>(Rounding::each) == KILN_ROUND_EACH);
 static_assert(static_cast<int>(Accuracy::strict) == KILN_ACCURACY_STRICT);
-static_assert(static_cast<int>(OnMiss::fallback) == KILN_ON_MISS_FALLBACK);
+static_assert(static_cast<int>(OnMiss::configured) == KILN_ON_MISS_CONFIGURED);
 static_assert(static_cast<int>(KernelParameter::Kind::scalar) == KILN_SCALAR);
 static_assert(static_cast<int>(CacheState::compiled) == KILN_FROM_COMPILER);
 
@@ -85,6 +85,10 @@ Stream to_stream(const kiln_stream* stream, const char* function) {
 
 DType to_dtype(std::int32_t dtype, const char* function) {
   return to_enum(dtype, DType::f4e2m1, function, "dtype");
+}
+
+OnMiss to_on_miss(std::int32_t on_miss, const char* function) {
+  return to_enum(on_miss, OnMiss::fallback, function, "on_miss");
 }
 
 std::vector<KernelParameter> to_parameters(const kiln_kernel_parameter* parameters,
@@ -151,7 +155,7 @@ Options to_options(const kiln_options* options, const char* function) {
   if (given.reserved != 0) fail_reserved(function, "options");
   return {.rounding = to_enum(given.rounding, Rounding::each, function, "options: rounding"),
           .accuracy = to_enum(given.accuracy, Accuracy::strict, function, "options: accuracy"),
-          .on_miss = to_enum(given.on_miss, OnMiss::fallback, function, "options: on_miss")};
+          .on_miss = to_enum(given.on_miss, OnMiss::configured, function, "options: on_miss")};
 }
 
 Specification to_specification(const kiln_call* call, const std::vector<std::string>& names,

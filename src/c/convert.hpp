@@ -32,6 +32,8 @@ View to_view(const kiln_view* view, const char* function, const char* argument);
 View to_workspace(const kiln_view* workspace, const char* function);
 Scalar to_scalar(const kiln_scalar& scalar, const char* function);
 Options to_options(const kiln_options* options, const char* function);
+/// Not OnMiss::configured.
+OnMiss to_on_miss(std::int32_t on_miss, const char* function);
 /// What counts of a call where no memory is touched; `names` are the function's arguments.
 Specification to_specification(const kiln_call* call, const std::vector<std::string>& names,
                                const char* function);

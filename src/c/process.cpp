@@ -81,6 +81,7 @@ kiln_status kiln_configure(const kiln_configuration* configuration, const char* 
     chosen.executor = to_executor(given.executor, given.executor_context);
     if (given.memory_limit != nullptr) chosen.memory_limit = *given.memory_limit;
     if (given.fallback_memory != nullptr) chosen.fallback_memory = *given.fallback_memory;
+    if (given.on_miss != nullptr) chosen.on_miss = c::to_on_miss(*given.on_miss, called);
     chosen.log = to_sink(given.log, given.log_context);
     kiln::configure(std::move(chosen), file != nullptr ? file : "an unknown place", line);
   });

@@ -1,5 +1,6 @@
 #include "call/callable.hpp"
 
+#include "base/configuration.hpp"
 #include "base/profiler_ranges.hpp"
 #include "base/reclamation.hpp"
 #include "call/call_class.hpp"
@@ -24,11 +25,12 @@ void Callable::launch(const Call& call) {
       return;
     }
   }
-  if (on_miss_ != OnMiss::fallback) {
-    return launch_plan(*add_plan(call, signature, on_miss_), call);
+  const OnMiss on_miss = base::on_miss_of(on_miss_);
+  if (on_miss != OnMiss::fallback) {
+    return launch_plan(*add_plan(call, signature, on_miss), call);
   }
   const bool kept = jit::backend(call.stream.device).is_capturing(call.stream);
-  const auto plan = add_plan(call, signature, kept ? when_kept(on_miss_) : on_miss_);
+  const auto plan = add_plan(call, signature, kept ? when_kept(on_miss) : on_miss);
   if (plan->missing.empty()) return launch_plan(*plan, call);
   const CompileLater later(plan->missing);  // the call comes first
   fall_back(call);

@@ -8,6 +8,7 @@
 #include <cctype>
 
 #include "call/manifest_log.hpp"
+#include "call/plan.hpp"
 #include "core/check_view.hpp"
 #include "core/scalar_bytes.hpp"
 #include "fusion/emit/emit.hpp"
@@ -138,7 +139,6 @@ Kernel::Impl::Impl(std::string_view kernel_name, std::string_view kernel_source,
       source(kernel_source),
       parameters(kernel_parameters.begin(), kernel_parameters.end()),
       options(kernel_options) {
-  if (options.on_miss == OnMiss::fallback) options.on_miss = OnMiss::compile;
   if (!is_identifier(name)) {
     throw_invalid(fmt::format("kernel: name: expected a C identifier, got '{}'", name));
   }
@@ -192,7 +192,9 @@ const LoadedKernel& Kernel::Impl::on(Device device) {
 }
 
 KernelRequest Kernel::Impl::request(const std::string& target) const {
-  return {name, {}, signature_text(parameters), text, target, options, true};
+  Options own = options;
+  own.on_miss = when_kept(own.on_miss);  // it is no function, which something else could serve
+  return {name, {}, signature_text(parameters), text, target, own, true};
 }
 
 KernelInfo Kernel::Impl::info(const std::string& target) const {

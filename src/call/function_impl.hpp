@@ -1,6 +1,7 @@
 // What is behind a Function: its definition, and how a call of it becomes kernels.
 #pragma once
 
+#include "base/configuration.hpp"
 #include "call/callable.hpp"
 #include "fallback/general_launch.hpp"
 #include "kiln/function.hpp"
@@ -10,7 +11,7 @@ namespace kiln {
 struct Function::Impl final : Callable {
   explicit Impl(Definition defined)
       : Callable(defined.options.on_miss), definition(std::move(defined)) {
-    if (definition.options.on_miss != OnMiss::fallback) return;
+    if (base::on_miss_so_far(definition.options.on_miss) != OnMiss::fallback) return;
     load_likely_general_kernels(definition.graph, definition.options.accuracy);
   }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/configuration.hpp"
 #include "call/call_types.hpp"
 #include "core/plan_table.hpp"
 #include "fusion/emit/emit.hpp"
@@ -97,8 +98,9 @@ struct Plan final : CachedPlan {
 };
 
 /// What a miss means for a plan that is kept, so that nothing can take over from another.
-constexpr OnMiss when_kept(OnMiss on_miss) {
-  return on_miss == OnMiss::fallback ? OnMiss::compile : on_miss;
+inline OnMiss when_kept(OnMiss on_miss) {
+  const OnMiss own = base::on_miss_of(on_miss);
+  return own == OnMiss::fallback ? OnMiss::compile : own;
 }
 
 /// Has what calls were served without compiled, at its end: compiling does not hold them up.

@@ -145,7 +145,7 @@ Recorded record_kernel(const Kernel& kernel, const Stream& stream, const Grid& g
   check_arguments(*recorded.kernel, stream.device, grid, arguments);
   Kernel::Impl& own = *recorded.kernel;
   recorded.loaded =
-      own.options.on_miss == OnMiss::compile ? own.find(stream.device) : &own.on(stream.device);
+      when_kept(own.options.on_miss) == OnMiss::compile ? own.find(stream.device) : &own.on(stream.device);
   if (recorded.loaded == nullptr) {
     jit::Backend& backend = jit::backend(stream.device);
     missing.push_back({own.request(backend.target()), &backend});

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/configuration.hpp"
 #include "kernel/process_cache.hpp"
 #include "kernel/remote_compile.hpp"
 #include "kiln/error.hpp"
@@ -356,7 +357,7 @@ std::vector<cache::Key> RemoteKeys::find() const {
 
 std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKernel& named) {
   // What is compiled in the background is looked for on the server there, and nobody waits for it.
-  const OnMiss on_miss = request.options.on_miss;
+  const OnMiss on_miss = base::on_miss_of(request.options.on_miss);
   const bool may_wait = on_miss != OnMiss::background && on_miss != OnMiss::fallback;
   if (!request.any_toolchain) {
     if (named.toolchain.path.empty()) return find_any_toolchain(request, may_wait);

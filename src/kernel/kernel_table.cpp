@@ -11,6 +11,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/configuration.hpp"
 #include "core/memory_limit.hpp"
 #include "core/plan_table.hpp"
 #include "kernel/process_cache.hpp"
@@ -34,7 +35,7 @@ BuildResult look_up(const KernelRequest& request, const NamedKernel& named) {
   missing.failure = Failure{Code::would_compile,
                             fmt::format("{}: no kernel for {} ({}) is in the cache, and {}",
                                         request.function, request.target, request.signature,
-                                        request.options.on_miss != OnMiss::fail
+                                        base::on_miss_of(request.options.on_miss) != OnMiss::fail
                                             ? "it is being compiled in the background (on_miss)"
                                             : "on_miss forbids compiling in the call")};
   return missing;
@@ -240,7 +241,7 @@ void KernelTable::begin(const std::vector<std::shared_ptr<Task>>& tasks, BuildCo
 }
 
 KernelResult KernelTable::get(const WantedKernel& wanted, const NamedKernel& named) {
-  const OnMiss on_miss = wanted.request.options.on_miss;
+  const OnMiss on_miss = base::on_miss_of(wanted.request.options.on_miss);
   Waiter waiter;
   BuildControl control(BuildControl::Priority::foreground);
   std::shared_ptr<Task> task;
@@ -574,14 +575,14 @@ void build_together(std::span<const WantedKernel> wanted) {
 
 std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
                                          KernelInfo& info) {
-  if (request.options.on_miss == OnMiss::fallback && !is_named_at_once(request)) return nullptr;
+  const OnMiss on_miss = base::on_miss_of(request.options.on_miss);
+  if (on_miss == OnMiss::fallback && !is_named_at_once(request)) return nullptr;
   KernelTable& table = KernelTable::instance();
   const WantedKernel wanted{request, &backend};
   const NamedKernel named = name_kernel(request);
   const KernelResult result = table.get(wanted, named);
   if (result.failure) {
     const bool missed = result.failure->code == Code::would_compile;
-    const OnMiss on_miss = request.options.on_miss;
     if (missed && on_miss == OnMiss::background) table.request_missed(wanted, named);
     if (missed && on_miss == OnMiss::fallback) {
       table.throw_failure_of_miss(named.key);

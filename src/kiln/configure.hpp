@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kiln/error.hpp"
+#include "kiln/options.hpp"
 
 #pragma GCC visibility push(default)
 
@@ -60,6 +61,8 @@ struct Configuration {
   /// KILN_FALLBACK_MEMORY: bytes that calls with OnMiss::fallback may have on each device for
   /// temporaries, allocated by the first such call that needs them; 0: none (kiln/fallback.hpp).
   std::optional<std::uint64_t> fallback_memory = {};
+  /// What calls do on a miss whose Options leave it to this; not OnMiss::configured.
+  std::optional<OnMiss> on_miss = {};
   /// Runs the parts of launches on the CPU; empty: kiln's own threads.
   Executor executor = {};
   /// Receives the log, as by set_log(); empty: as it is.

@@ -122,6 +122,7 @@ typedef struct kiln_configuration {
   void* log_context;
   const uint64_t* memory_limit;    /**< bytes; 0: no limit */
   const uint64_t* fallback_memory; /**< bytes of each device; 0: none */
+  const int32_t* on_miss;          /**< KILN_ON_MISS_... of calls that leave it to this */
 } kiln_configuration;
 /** Before the first use of kiln, once: a second time only with the same values (executor and log
  * cannot be compared). Else fails with KILN_INVALID_ARGUMENT and says who was first. `file` and
@@ -298,7 +299,8 @@ enum {
   KILN_ON_MISS_COMPILE = 0,
   KILN_ON_MISS_FAIL = 1,
   KILN_ON_MISS_BACKGROUND = 2,
-  KILN_ON_MISS_FALLBACK = 3
+  KILN_ON_MISS_FALLBACK = 3,
+  KILN_ON_MISS_CONFIGURED = 4 /**< what kiln_configure says, or else compile */
 };
 /** kiln::Options. */
 typedef struct kiln_options {

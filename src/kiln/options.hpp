@@ -25,20 +25,21 @@ enum class Accuracy : std::uint8_t { storage, fast, strict };
 /// operation after the other, by the precompiled kernels of a base pack for the target (`kiln
 /// compile --base-pack`; a bundle in KILN_CACHE_READONLY_DIRS), on the CPU device without one by an
 /// interpreter. The fused kernel takes over between two calls. What is exact (numerics.md: + - * /
-/// sqrt fma, casts, comparisons, selections, integers, and reductions that follow the tree in C
-/// order) has the same bits before and after; functions, products with weights, attention and
-/// running results are within their bounds. It needs memory for temporaries:
-/// Configuration::fallback_memory or what lend_fallback_memory() lends; without it, and for a GPU
-/// without a base pack, the call throws would_compile as under background. What is kept is compiled
-/// at once, as under `compile`: bound calls, recorded graphs, calls while the stream is being
-/// captured; and a kiln::Kernel is, which is no function. Function::prepare compiles in any case,
-/// Function::look_up tells which one a call would get.
-enum class OnMiss : std::uint8_t { compile, fail, background, fallback };
+/// sqrt fma, casts, comparisons, selections, integers, and reductions and running results of them)
+/// has the same bits before and after; functions, products with weights and attention are within
+/// their bounds. It needs memory for temporaries: Configuration::fallback_memory or what
+/// lend_fallback_memory() lends; without it, and for a GPU without a base pack, the call throws
+/// would_compile as under background. What is kept is compiled at once, as under `compile`: bound
+/// calls, recorded graphs, calls while the stream is being captured; and a kiln::Kernel is, which
+/// is no function. Function::prepare compiles in any case, Function::look_up tells which one a call
+/// would get. `configured`: what Configuration::on_miss says (kiln/configure.hpp) when the first
+/// such call misses, or else `compile`.
+enum class OnMiss : std::uint8_t { compile, fail, background, fallback, configured };
 
 struct Options {
   Rounding rounding = Rounding::once;
   Accuracy accuracy = Accuracy::storage;
-  OnMiss on_miss = OnMiss::compile;
+  OnMiss on_miss = OnMiss::configured;
   friend bool operator==(const Options&, const Options&) = default;
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/configuration.hpp"
 #include "base/profiler_ranges.hpp"
 #include "base/reclamation.hpp"
 #include "call/caught_error.hpp"
@@ -120,7 +121,7 @@ void Program::Impl::run(const Call& call, const View& workspace) {
     if (!logs_manifest() && run_by_class(plans_, call, workspace, signature.hash())) return;
   }
   const auto plan = plan_for(call, signature);
-  const OnMiss on_miss = definition().options.on_miss;
+  const OnMiss on_miss = base::on_miss_of(definition().options.on_miss);
   const bool kept =
       on_miss != OnMiss::fallback || jit::backend(call.stream.device).is_capturing(call.stream);
   if (kept) {

@@ -138,6 +138,7 @@ void bind_process(nb::module_& module);
 /// Options by their names. Throws Error(invalid_argument).
 Options options_of(const std::string& rounding, const std::string& accuracy,
                    const std::string& on_miss);
+OnMiss on_miss_of(const std::string& on_miss);
 Device device_of(nb::handle device);
 
 nb::object kernel_info(const KernelInfo& info);

@@ -103,7 +103,7 @@ void bind_kernels(nb::module_& module) {
            nb::arg("stream") = nb::none())
       .def("prepare", prepare_kernel, nb::arg("device"));
   module.def("kernel", make_kernel, nb::arg("name"), nb::arg("source"), nb::arg("parameters"),
-             nb::kw_only(), nb::arg("accuracy") = "storage", nb::arg("on_miss") = "compile");
+             nb::kw_only(), nb::arg("accuracy") = "storage", nb::arg("on_miss") = "configured");
 }
 
 }  // namespace kiln::python

@@ -159,7 +159,8 @@ void configure_process(std::optional<std::string> cache_directory,
                        std::optional<std::vector<std::string>> cache_readonly,
                        std::optional<int> jobs, std::optional<std::string> worker,
                        std::optional<int> threads, std::optional<std::uint64_t> memory_limit,
-                       std::optional<std::uint64_t> fallback_memory) {
+                       std::optional<std::uint64_t> fallback_memory,
+                       const std::optional<std::string>& on_miss) {
   Configuration configuration;
   configuration.cache_directory = std::move(cache_directory);
   configuration.cache_max_size = cache_max_size;
@@ -169,6 +170,7 @@ void configure_process(std::optional<std::string> cache_directory,
   configuration.threads = threads;
   configuration.memory_limit = memory_limit;
   configuration.fallback_memory = fallback_memory;
+  if (on_miss) configuration.on_miss = on_miss_of(*on_miss);
   configure(std::move(configuration), "kiln.configure", 0);
 }
 
@@ -245,7 +247,7 @@ void bind_process(nb::module_& module) {
              nb::arg("cache_max_size") = nb::none(), nb::arg("cache_readonly") = nb::none(),
              nb::arg("jobs") = nb::none(), nb::arg("worker") = nb::none(),
              nb::arg("threads") = nb::none(), nb::arg("memory_limit") = nb::none(),
-             nb::arg("fallback_memory") = nb::none());
+             nb::arg("fallback_memory") = nb::none(), nb::arg("on_miss") = nb::none());
   module.def("devices", device_names);
   module.def("device_info", describe_device, nb::arg("device"));
   module.def("compile_targets", target_names);

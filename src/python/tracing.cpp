@@ -150,10 +150,15 @@ constexpr std::array<std::string_view, N> names_of(
 
 Options options_of(const std::string& rounding, const std::string& accuracy,
                    const std::string& on_miss) {
-  constexpr std::array<std::string_view, 4> kOnMiss = {"compile", "fail", "background", "fallback"};
   return {.rounding = static_cast<Rounding>(choice(rounding, "rounding", names_of(kRoundings))),
           .accuracy = static_cast<Accuracy>(choice(accuracy, "accuracy", names_of(kAccuracies))),
-          .on_miss = static_cast<OnMiss>(choice(on_miss, "on_miss", kOnMiss))};
+          .on_miss = on_miss_of(on_miss)};
+}
+
+OnMiss on_miss_of(const std::string& on_miss) {
+  constexpr std::array<std::string_view, 5> kOnMiss = {"compile", "fail", "background", "fallback",
+                                                       "configured"};
+  return static_cast<OnMiss>(choice(on_miss, "on_miss", kOnMiss));
 }
 
 void bind_tracing(nb::module_& module) {

@@ -8,7 +8,7 @@ __version__: str
 
 _Rounding = Literal["once", "each"]
 _Accuracy = Literal["storage", "fast", "strict"]
-_OnMiss = Literal["compile", "fail", "background", "fallback"]
+_OnMiss = Literal["compile", "fail", "background", "fallback", "configured"]
 _Number = bool | int | float
 
 class Error(Exception):
@@ -208,7 +208,7 @@ def fuse(
     arguments: Sequence[str] | None = None,
     rounding: _Rounding = "once",
     accuracy: _Accuracy = "storage",
-    on_miss: _OnMiss = "compile",
+    on_miss: _OnMiss = "configured",
 ) -> Function: ...
 @overload
 def fuse(
@@ -218,7 +218,7 @@ def fuse(
     arguments: Sequence[str] | None = None,
     rounding: _Rounding = "once",
     accuracy: _Accuracy = "storage",
-    on_miss: _OnMiss = "compile",
+    on_miss: _OnMiss = "configured",
 ) -> Callable[[Callable[..., Any]], Function]: ...
 @overload
 def program(
@@ -228,7 +228,7 @@ def program(
     arguments: Sequence[str] | None = None,
     rounding: _Rounding = "once",
     accuracy: _Accuracy = "storage",
-    on_miss: _OnMiss = "compile",
+    on_miss: _OnMiss = "configured",
 ) -> Program: ...
 @overload
 def program(
@@ -238,7 +238,7 @@ def program(
     arguments: Sequence[str] | None = None,
     rounding: _Rounding = "once",
     accuracy: _Accuracy = "storage",
-    on_miss: _OnMiss = "compile",
+    on_miss: _OnMiss = "configured",
 ) -> Callable[[Callable[..., Any]], Program]: ...
 def kernel(
     name: str,
@@ -246,7 +246,7 @@ def kernel(
     parameters: Sequence[str],
     *,
     accuracy: _Accuracy = "storage",
-    on_miss: _OnMiss = "compile",
+    on_miss: _OnMiss = "configured",
 ) -> Kernel: ...
 def record(device: Any, body: Callable[[Recorder], Any] | None = None) -> Any: ...
 def prepare_all(
@@ -265,6 +265,7 @@ def configure(
     threads: int | None = None,
     memory_limit: int | None = None,
     fallback_memory: int | None = None,
+    on_miss: _OnMiss | None = None,
 ) -> None: ...
 def set_log(callback: Callable[[str, str], None] | None) -> None: ...
 def devices() -> list[str]: ...

@@ -224,7 +224,7 @@ def fuse(
     arguments: Any = None,
     rounding: str = "once",
     accuracy: str = "storage",
-    on_miss: str = "compile",
+    on_miss: str = "configured",
 ) -> Any:
     """A function that is one kernel, from an expression or a Python function of kiln's values.
 
@@ -234,7 +234,8 @@ def fuse(
     ...     return kiln.silu(gate) * up
 
     ``rounding`` is "once" or "each", ``accuracy`` "storage", "fast" or "strict", ``on_miss``
-    "compile", "fail", "background" or "fallback". ``arguments`` are names that come first.
+    "compile", "fail", "background", "fallback" or "configured": what ``kiln.configure`` says, or
+    else "compile". ``arguments`` are names that come first.
     """
     return _make(
         what, False, name, arguments, rounding=rounding, accuracy=accuracy, on_miss=on_miss
@@ -248,7 +249,7 @@ def program(
     arguments: Any = None,
     rounding: str = "once",
     accuracy: str = "storage",
-    on_miss: str = "compile",
+    on_miss: str = "configured",
 ) -> Any:
     """A program, which may take several kernels, from text or a Python function, as ``fuse``."""
     return _make(what, True, name, arguments, rounding=rounding, accuracy=accuracy, on_miss=on_miss)

@@ -120,7 +120,7 @@ static void test_errors(void) {
   kiln_function_destroy(function);
   later.options.size = sizeof later.options;
   EXPECT(kiln_parse("f", "x", &later.options, &function) == KILN_INVALID_ARGUMENT);
-  HAS("on_miss: expected a number from 0 to 3, got 77");
+  HAS("on_miss: expected a number from 0 to 4, got 77");
 
   EXPECT(strcmp(kiln_status_name(KILN_WOULD_COMPILE), "would_compile") == 0);
   EXPECT(strcmp(kiln_status_name(-5), "unknown") == 0);

@@ -126,6 +126,41 @@ TEST(Configure, WhatAnExecutorThrowsTheCallThrows) {
   if (!ran) GTEST_SKIP() << "no compiler for the CPU";
 }
 
+// What a call does whose options leave it to the process, and one whose options say it.
+TEST(Configure, SaysWhatHappensOnAMiss) {
+  const testing::TemporaryDirectory directory;
+  const auto is_refused = [](const auto& call) {
+    return !testing::message_of(call, Code::would_compile).empty();
+  };
+  const bool ran = in_a_process([&] {
+    const Function before = parse("before", "x * 2");  // made before, called after
+    configure({.cache_directory = directory.path("cache"), .on_miss = OnMiss::fail});
+    need_compiler();
+    float x = 3;
+    const View view(&x, DType::f32, {1});
+    EXPECT_TRUE(is_refused([&] { before({}, {view}, {view}); }));
+    EXPECT_TRUE(is_refused([&] { program(before).run({}, {view}, {view}, {}); }));
+    EXPECT_TRUE(is_refused([&] { program(before).bind({}, {view}, {view}, {}); }));
+    EXPECT_TRUE(is_refused([&] { before.bind({}, {view}, {view}); }));
+    EXPECT_TRUE(doubles_correctly(parse("own", "x * 2", {.on_miss = OnMiss::compile})));
+    EXPECT_TRUE(doubles_correctly(before)) << "another of the same text has made the kernel";
+  });
+  in_a_process([&] {
+    configure({.cache_directory = directory.path("other"),
+               .fallback_memory = 16U << 20,
+               .on_miss = OnMiss::fallback});
+    EXPECT_TRUE(doubles_correctly(parse("served", "x * 2")));
+    EXPECT_EQ(statistics({}).fallbacks, 1U);
+  });
+  in_a_process([] {
+    EXPECT_THAT(refusal({.on_miss = OnMiss::configured}),
+                HasSubstr("on_miss: expected compile, fail, background or fallback"));
+    configure({.on_miss = OnMiss::fail});
+    EXPECT_THAT(refusal({}), HasSubstr("on_miss was fail and is not set now"));
+  });
+  if (!ran) GTEST_SKIP() << "no compiler for the CPU";
+}
+
 TEST(Configure, AfterTheFirstUseSaysWhoWasFirst) {
   in_a_process([] {
     (void)cache::open("/somewhere");
