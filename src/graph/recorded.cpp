@@ -144,8 +144,8 @@ Recorded record_kernel(const Kernel& kernel, const Stream& stream, const Grid& g
       kernel.shared_impl(), nullptr, grid, {arguments.begin(), arguments.end()}};
   check_arguments(*recorded.kernel, stream.device, grid, arguments);
   Kernel::Impl& own = *recorded.kernel;
-  recorded.loaded =
-      when_kept(own.options.on_miss) == OnMiss::compile ? own.find(stream.device) : &own.on(stream.device);
+  recorded.loaded = when_kept(own.options.on_miss) == OnMiss::compile ? own.find(stream.device)
+                                                                      : &own.on(stream.device);
   if (recorded.loaded == nullptr) {
     jit::Backend& backend = jit::backend(stream.device);
     missing.push_back({own.request(backend.target()), &backend});
