@@ -1,6 +1,8 @@
 #include "fallback/general_launch.hpp"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -81,6 +83,32 @@ void GeneralArguments::launch(jit::Backend& backend, const jit::Kernel& kernel, 
   shape.work_items = items;
   shape.block = stream.device.type == DeviceType::cpu ? worth_a_core : 256;
   backend.launch(kernel, shape, pointers.data(), stream);
+}
+
+Along along_stage(std::uint32_t what, const host::TreeStage& stage, const void* from,
+                  const void* counts, void* to) {
+  return {.what = what,
+          .from = from,
+          .places = counts,
+          .to = to,
+          .rows = stage.rows,
+          .length = stage.length,
+          .part = stage.residues,
+          .parts = stage.slots,
+          .chunks = stage.chunks,
+          .apart = stage.apart,
+          .element_log2 = static_cast<std::uint32_t>(
+              std::countr_zero(std::max<std::uint64_t>(1, stage.elements)))};
+}
+
+void launch_along(jit::Backend& backend, const jit::Kernel& kernel, const Along& along,
+                  const Stream& stream) {
+  const std::uint64_t items = along.rows * along.chunks * along.parts;
+  GeneralArguments arguments(along.from);
+  arguments.add(along.places).add(along.before).add(along.to).add(along.to_places).add(items);
+  arguments.add(along.length).add(along.part).add(along.parts);
+  arguments.add(along.chunks).add(along.apart).add(along.element_log2).add(along.what);
+  arguments.launch(backend, kernel, items, jit::kCpuBlock / kPartLength, stream);
 }
 
 }  // namespace kiln

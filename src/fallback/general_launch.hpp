@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "fallback/general_kernels.hpp"
+#include "fallback/host_operations.hpp"
 #include "fusion/graph/graph.hpp"
 #include "jit/device/backend.hpp"
 
@@ -45,5 +46,33 @@ class GeneralArguments {
   std::array<std::uint64_t, kMost> words_{};
   std::size_t count_ = 0;
 };
+
+/// The elements of a row that one work item of a kernel along rows takes.
+inline constexpr std::uint64_t kPartLength = 64;
+
+/// The arguments of a kernel along rows (GeneralKernel::Kind::along), by the names that its text
+/// has for them.
+struct Along {
+  std::uint32_t what = 0;  ///< along_code()
+  const void* from = nullptr;
+  const void* places = nullptr;
+  const void* before = nullptr;
+  void* to = nullptr;
+  void* to_places = nullptr;
+  std::uint64_t rows = 0;
+  std::uint64_t length = 0;
+  std::uint64_t part = 0;
+  std::uint64_t parts = 1;
+  std::uint64_t chunks = 1;  ///< of stages of the tree
+  std::uint64_t apart = 1;
+  std::uint32_t element_log2 = 0;  ///< of host::TreeStage::elements
+};
+
+/// Those of a stage of the tree; `counts` as host::run_stage() has them.
+Along along_stage(std::uint32_t what, const host::TreeStage& stage, const void* from,
+                  const void* counts, void* to);
+
+void launch_along(jit::Backend& backend, const jit::Kernel& kernel, const Along& along,
+                  const Stream& stream);
 
 }  // namespace kiln

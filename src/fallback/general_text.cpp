@@ -66,7 +66,8 @@ Parameters parameters_of(GeneralKernel::Kind kind) {
   return {pointer("from", false),  pointer("places", false),       pointer("before", false),
           pointer("result", true), pointer("result_places", true), number("u64", "count"),
           number("u64", "length"), number("u64", "part"),          number("u64", "parts"),
-          number("u64", "chunks"), number("u64", "apart"),         number("u32", "what")};
+          number("u64", "chunks"), number("u64", "apart"),         number("u32", "element_log2"),
+          number("u32", "what")};
 }
 
 // ---- Moves -------------------------------------------------------------------------------------

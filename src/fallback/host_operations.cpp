@@ -171,6 +171,7 @@ void add_stages(std::vector<TreeStage>& stages, TreeStage stage, std::uint64_t s
     last = stage.slots == slots;
     stage.length = stage.residues = stage.slots;
     stage.apart = stage.chunks;
+    stage.elements = 0;
   }
 }
 
@@ -186,8 +187,10 @@ void run_stage(const TreeStage& stage, const std::int64_t* counts, const T& iden
     std::uint64_t residues = stage.residues;
     if (stage.apart == 1) {
       const std::uint64_t before = chunk * kChunk;
-      const std::uint64_t length =
-          counts == nullptr ? stage.length : static_cast<std::uint64_t>(counts[row]);
+      std::uint64_t length = stage.length;
+      if (counts != nullptr) {
+        length = (static_cast<std::uint64_t>(counts[row]) + stage.elements - 1) / stage.elements;
+      }
       first = row * stage.length + before;
       own = length > before ? std::min(length - before, kChunk) : 0;
       if (stage.chunks > 1 || counts != nullptr) residues = std::min(residues, residues_of(own));
@@ -221,8 +224,10 @@ void run_stage_of(Op op, const TreeStage& stage, const void* from, const std::in
 
 std::vector<TreeStage> tree_stages(std::uint64_t rows, std::uint64_t length, std::uint64_t splits) {
   std::vector<TreeStage> stages;
-  while (length > kChunk) {
+  std::uint64_t elements = 1;
+  for (; length > kChunk; elements *= kChunk) {
     TreeStage stage{.rows = rows, .length = length, .residues = fusion::kMostResidues};
+    stage.elements = elements;
     stage.chunks = (length - 1) / kChunk + 1;
     const bool few = stage.chunks < splits;
     if (few) stage.chunks = std::bit_ceil(stage.chunks);
@@ -230,8 +235,9 @@ std::vector<TreeStage> tree_stages(std::uint64_t rows, std::uint64_t length, std
     if (few) return stages;
     length = stage.chunks;
   }
-  add_stages(stages, {.rows = rows, .length = length, .residues = residues_for(length, splits)},
-             splits);
+  TreeStage stage{.rows = rows, .length = length, .residues = residues_for(length, splits)};
+  stage.elements = elements;
+  add_stages(stages, stage, splits);
   return stages;
 }
 

@@ -77,6 +77,9 @@ struct TreeStage {
   std::uint64_t chunks = 1;
   std::uint64_t apart = 1;  ///< 1: chunks are parts of a row; else element `at` of a chunk is
                             ///< [row, at, chunk], as the stage before has left it
+  /// Of a row that is cut into chunks: how many elements of the first stage's row each of its own
+  /// stands for, a power of two; else 0.
+  std::uint64_t elements = 0;
 
   std::uint64_t items() const { return rows * chunks * slots; }
 };
@@ -85,8 +88,8 @@ struct TreeStage {
 /// the parts of a split reduction (passes/split_reductions.hpp), or of the whole row.
 std::vector<TreeStage> tree_stages(std::uint64_t rows, std::uint64_t length, std::uint64_t splits);
 
-/// `counts`: of the first stage, how many elements each row has, which are the first ones; null:
-/// all.
+/// `counts`: of a stage that cuts rows into chunks, how many elements each row has before the first
+/// stage, which are the first ones; null: all.
 void run_stage(fusion::Op op, DType dtype, const TreeStage& stage, const void* from,
                const std::int64_t* counts, void* to);
 

@@ -19,8 +19,7 @@ using host::StridedArray;
 using Operation = Instruction::Kind;
 
 constexpr std::size_t kAlignment = 256;
-// The elements of a row that one work item reduces, and the longest row that it takes alone.
-constexpr std::uint64_t kPartLength = 64;
+// The longest row that one work item reduces alone; of others each takes kPartLength elements.
 constexpr std::uint64_t kLongestPart = 128;
 
 std::uint64_t parts_of(std::uint64_t length) { return (length + kPartLength - 1) / kPartLength; }
@@ -419,30 +418,6 @@ class UnfusedRun {
 
   // -- Along rows
 
-  struct Along {
-    std::uint32_t what;  ///< along_code()
-    const void* from = nullptr;
-    const void* places = nullptr;
-    const void* before = nullptr;
-    void* to = nullptr;
-    void* to_places = nullptr;
-    std::uint64_t rows = 0;
-    std::uint64_t length = 0;
-    std::uint64_t part = 0;
-    std::uint64_t parts = 1;
-    std::uint64_t chunks = 1;  ///< of stages of the tree
-    std::uint64_t apart = 1;
-  };
-
-  void launch(const Along& along, const jit::Kernel& kernel) {
-    const std::uint64_t items = along.rows * along.chunks * along.parts;
-    GeneralArguments arguments(along.from);
-    arguments.add(along.places).add(along.before).add(along.to).add(along.to_places).add(items);
-    arguments.add(along.length).add(along.part).add(along.parts);
-    arguments.add(along.chunks).add(along.apart).add(along.what);
-    arguments.launch(backend_, kernel, items, jit::kCpuBlock / kPartLength, stream_);
-  }
-
   // By the tree of numerics.md: as the fused kernel does, bit by bit.
   void reduce_in_tree(const Instruction& one, const Prepared& prepared) {
     std::byte* const scratch = scratch_;
@@ -451,26 +426,17 @@ class UnfusedRun {
     for (std::size_t i = 0; i < prepared.stages.size(); ++i) {
       host::TreeStage stage = prepared.stages[i];
       stage.rows = rows_of(one, rows_);
+      const void* const own_counts = stage.elements == 0 ? nullptr : counts;
       void* const to =
           i + 1 == prepared.stages.size() ? values_[one.output] : take_scratch(stage.items());
       if (prepared.kernel) {
-        launch({.what = along_code(one.op, true),
-                .from = from,
-                .places = counts,
-                .to = to,
-                .rows = stage.rows,
-                .length = stage.length,
-                .part = stage.residues,
-                .parts = stage.slots,
-                .chunks = stage.chunks,
-                .apart = stage.apart},
-               *prepared.kernel);
+        launch_along(backend_, *prepared.kernel,
+                     along_stage(along_code(one.op, true), stage, from, own_counts, to), stream_);
       } else {
-        host::run_stage(one.op, one.from, stage, from, static_cast<const std::int64_t*>(counts),
+        host::run_stage(one.op, one.from, stage, from, static_cast<const std::int64_t*>(own_counts),
                         to);
       }
       from = to;
-      counts = nullptr;
     }
     scratch_ = scratch;
   }
@@ -495,7 +461,7 @@ class UnfusedRun {
       const std::uint64_t results = along.rows * along.parts;
       along.to = take_scratch(results);
       along.to_places = places ? take_scratch(results) : nullptr;
-      launch(along, *prepared.kernel);
+      launch_along(backend_, *prepared.kernel, along, stream_);
       along.from = along.to;
       along.places = along.to_places;
       along.length = along.parts;
@@ -504,7 +470,7 @@ class UnfusedRun {
     along.parts = splits;
     along.to = places ? nullptr : values_[one.output];
     along.to_places = places ? values_[one.output] : nullptr;
-    launch(along, *prepared.kernel);
+    launch_along(backend_, *prepared.kernel, along, stream_);
     scratch_ = scratch;
   }
 
@@ -531,11 +497,11 @@ class UnfusedRun {
       Along parts = along;
       parts.what = along_code(reduction_of(one.op, one.from));
       parts.to = sums;
-      launch(parts, *prepared.kernel);
+      launch_along(backend_, *prepared.kernel, parts, stream_);
       scan(one, prepared, sums, running, along.parts);
       along.before = running;
     }
-    launch(along, *prepared.kernel);
+    launch_along(backend_, *prepared.kernel, along, stream_);
   }
 
   // In the order of numerics.md, as the fused kernel does: blocks are added up one after the other.
@@ -551,18 +517,19 @@ class UnfusedRun {
       Along blocks = along;
       blocks.to = nullptr;
       blocks.to_places = take_scratch(along.rows * along.parts);
-      launch(blocks, *prepared.kernel);
+      launch_along(backend_, *prepared.kernel, blocks, stream_);
       void* const running = take_scratch(along.rows * along.parts);
-      launch({.what = along_code(one.op),
-              .from = blocks.to_places,
-              .to = running,
-              .rows = along.rows,
-              .length = along.parts,
-              .part = along.parts},
-             *prepared.kernel);
+      launch_along(backend_, *prepared.kernel,
+                   {.what = along_code(one.op),
+                    .from = blocks.to_places,
+                    .to = running,
+                    .rows = along.rows,
+                    .length = along.parts,
+                    .part = along.parts},
+                   stream_);
       along.before = running;
     }
-    launch(along, *prepared.kernel);
+    launch_along(backend_, *prepared.kernel, along, stream_);
   }
 
   jit::Backend& backend_;

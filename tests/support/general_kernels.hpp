@@ -28,14 +28,18 @@ inline std::vector<WantedKernel> general_kernels_of(std::span<const KernelSpec> 
   return wanted;
 }
 
-/// Compiles and loads them.
-inline void load_general_kernels(std::span<const KernelSpec> kernels, jit::Backend& backend) {
-  const std::vector<WantedKernel> wanted = general_kernels_of(kernels, backend);
+/// Compiles and loads kernels.
+inline void load_kernels(const std::vector<WantedKernel>& wanted) {
   std::latch left(static_cast<std::ptrdiff_t>(wanted.size()));
   const std::vector<KernelTable::Done> done(wanted.size(),
                                             [&left](const KernelResult&) { left.count_down(); });
   KernelTable::instance().request(wanted, done);
   left.wait();
+}
+
+/// Compiles and loads those that calls with such kernels need.
+inline void load_general_kernels(std::span<const KernelSpec> kernels, jit::Backend& backend) {
+  load_kernels(general_kernels_of(kernels, backend));
 }
 
 }  // namespace kiln::testing

@@ -8,10 +8,13 @@
 
 #include <array>
 #include <bit>
+#include <cstring>
 #include <functional>
+#include <optional>
 
 #include "call/call_specs.hpp"
 #include "call/function_impl.hpp"
+#include "fallback/general_launch.hpp"
 #include "fallback/host_operations.hpp"
 #include "fusion/reference/running.hpp"
 #include "fusion/reference/tree.hpp"
@@ -305,7 +308,7 @@ TEST_P(Fallbacks, FollowTheOrderOfRunningResults) {
 
 // What the parts of a split reduction give may be taken by a kernel that was there before: those of
 // a part follow the tree of all as if other elements were 0.
-TEST(FallbackStages, OfPartsFollowTheTreeOfAll) {
+TEST(InterpretedStages, OfPartsFollowTheTreeOfAll) {
   for (const std::uint64_t length : {20'000, 100'003, 200'000, 540'000}) {
     std::vector<double> row;
     for (std::uint64_t i = 0; i < length; ++i) row.push_back(1.0 / static_cast<double>(3 + i));
@@ -330,6 +333,90 @@ TEST(FallbackStages, OfPartsFollowTheTreeOfAll) {
             << length << ", part " << part << " of " << splits;
       }
     }
+  }
+}
+
+// From the results of chunks on: rows of up to 5,000 chunks follow the tree of as many as they
+// have.
+class FallbackStages : public Fallbacks {
+ protected:
+  static constexpr std::uint64_t kChunk = fusion::reference::kTreeChunk;
+  static constexpr std::uint64_t kChunks = 5'000;
+
+  static std::vector<host::TreeStage> stages(std::uint64_t rows) {
+    std::vector<host::TreeStage> all = host::tree_stages(rows, kChunks * kChunk, 1);
+    all.erase(all.begin(), std::ranges::find(all, kChunk, &host::TreeStage::elements));
+    return all;
+  }
+
+  // By the interpreter, or by general kernels.
+  std::vector<double> run(std::vector<double> from, const std::vector<std::int64_t>& counts) {
+    for (const host::TreeStage& stage : stages(counts.size())) {
+      const std::int64_t* const own = stage.elements == 0 ? nullptr : counts.data();
+      std::vector<double> to(stage.items());
+      if (interprets()) {
+        host::run_stage(fusion::Op::sum, DType::f64, stage, from.data(), own, to.data());
+      } else {
+        launch(stage, from, own, to);
+      }
+      from = to;
+    }
+    return from;
+  }
+
+ private:
+  void launch(const host::TreeStage& stage, const std::vector<double>& from,
+              const std::int64_t* counts, std::vector<double>& to) {
+    jit::Backend& backend = jit::backend(device());
+    const GeneralKernel kernel{GeneralKernel::Kind::along, DType::f64, fusion::Op::input, false};
+    const std::vector<WantedKernel> wanted = {
+        {general_request(kernel, backend.target()), &backend}};
+    testing::load_kernels(wanted);
+    const auto bytes = [](const auto* data, std::size_t count) {
+      const auto* const at = reinterpret_cast<const std::byte*>(data);
+      return std::vector<std::byte>(at, at + count * sizeof *data);
+    };
+    const DeviceBuffer source(backend, bytes(from.data(), from.size()));
+    const DeviceBuffer target(backend, bytes(to.data(), to.size()));
+    std::optional<DeviceBuffer> ends;
+    if (counts != nullptr) ends.emplace(backend, bytes(counts, stage.rows));
+    const Stream stream{device(), nullptr};
+    launch_along(backend, *find_general_kernel(backend, kernel),
+                 along_stage(along_code(fusion::Op::sum, true), stage, source.data(),
+                             ends ? ends->data() : nullptr, target.data()),
+                 stream);
+    backend.synchronize(stream);
+    std::memcpy(to.data(), target.read().data(), to.size() * sizeof(double));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, FallbackStages,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
+
+TEST_P(FallbackStages, OfChunksFollowTheTreeOfAsManyAsARowHas) {
+  const std::vector<std::int64_t> counts = {0,
+                                            1,
+                                            255 * kChunk,
+                                            255 * kChunk + 1,
+                                            300 * kChunk - 1,
+                                            1'025 * kChunk,
+                                            2'000 * kChunk,
+                                            kChunks * kChunk};
+  std::vector<double> chunks;
+  std::vector<std::vector<double>> own;
+  for (const std::int64_t count : counts) {
+    const std::uint64_t there = (static_cast<std::uint64_t>(count) + kChunk - 1) / kChunk;
+    own.emplace_back();
+    for (std::uint64_t i = 0; i < kChunks; ++i) {
+      chunks.push_back(i < there ? 1.0 / static_cast<double>(3 + i) : 0.0);
+      if (i < there) own.back().push_back(chunks.back());
+    }
+  }
+  const std::vector<double> got = run(chunks, counts);
+  ASSERT_EQ(got.size(), counts.size());
+  for (std::size_t row = 0; row < counts.size(); ++row) {
+    EXPECT_EQ(got[row], reduce_in_tree(own[row], 0.0, std::plus<>())) << counts[row];
   }
 }
 
