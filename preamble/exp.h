@@ -62,7 +62,6 @@ KILN_FN f32 exp_not_positive(f32 x) { return host::exp_of_negative(x); }
 #else
 KILN_FN f32 exp_not_positive(f32 x) { return exp(x); }
 #endif
-KILN_AT_LOWER_ACCURACY(expm1)
 
 namespace narrow {
 
@@ -100,9 +99,20 @@ KILN_FN f32 tanh(f32 x) {
   const f32 near = x * ::fmaf(x * x, -0.33222877f, 1.0f);
   return ::fabsf(x) < 0.1f ? near : far;
 }
+// Near zero a polynomial, 2^-21.9 of the result; from 0.125 on the difference, which makes the
+// exponential's error 2^-18.9 of it.
+KILN_FN f32 expm1(f32 x) {
+  const f32 far = native::exp2(x * 1.44269504f) - 1.0f;
+  f32 p = ::fmaf(0.0416666642f, x, 0.166796863f);
+  p = ::fmaf(p, x, 0.500000238f);
+  p = ::fmaf(p, x, 0.999999762f);
+  return ::fabsf(x) < 0.125f ? p * x : far;
+}
 KILN_FN f64 exp(f64 x) { return kiln::exp(x); }
+KILN_FN f64 expm1(f64 x) { return kiln::expm1(x); }
 #else
 using kiln::exp;
+using kiln::expm1;
 KILN_FN f32 exp_not_positive(f32 x) { return host::narrow_exp_of_negative(x); }
 KILN_FN f32 exp_term(f32 x) { return kiln::exp(x); }
 KILN_FN f32 exp_term_not_positive(f32 x) { return kiln::exp_not_positive(x); }
@@ -116,6 +126,7 @@ using kiln::exp2;
 }  // namespace narrow
 namespace fast {
 
+using kiln::expm1;
 #if !KILN_HOST
 KILN_FN f32 exp(f32 x) { return native::exp2(x * 1.44269504f); }
 KILN_FN f32 exp2(f32 x) { return native::exp2(x); }

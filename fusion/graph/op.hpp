@@ -191,7 +191,8 @@ enum class Sign : std::uint8_t {
   magnitude,        ///< of floats, and of an integer that is not below zero (other integers wrap)
   square,           ///< of floats; integers wrap
   of_any_operand,   ///< where one of them is never below zero
-  of_all_operands,  ///< where none of them is below zero, or both are the same; integers wrap
+  of_all_operands,  ///< where none of them is below zero; integers wrap
+  product,          ///< the same, and where both are the same
 };
 
 /// Whether the result of a larger float is never smaller. NaN gives NaN, and nothing else does.
@@ -205,7 +206,7 @@ enum class Order : std::uint8_t {
 enum class RelativeError : std::uint8_t {
   amplified,         ///< or unknown
   kept,              ///< the result's is no more than theirs together, and what rounding adds
-  kept_of_one_sign,  ///< kept where all that is reduced has one sign
+  kept_of_one_sign,  ///< kept where all that is added up has one sign
   dampened,          ///< no more than the operand's, and the function's own
 };
 

@@ -1,5 +1,7 @@
 #include "fusion/passes/signs.hpp"
 
+#include <algorithm>
+
 #include "fusion/reference/node.hpp"
 
 namespace kiln::fusion {
@@ -19,6 +21,7 @@ bool is_never_negative(const TypedGraph& graph, const TypedNode& node,
   // What is left is signed: a float has no largest number to pass, an integer wraps.
   const bool floating = is_floating(node.dtype);
   const auto of = [&](std::size_t i) { return known[node.operands[i]]; };
+  const bool of_all = std::ranges::all_of(node.inputs(), [&](NodeId id) { return known[id]; });
   if (node.op == Op::constant) {
     const reference::Value value = reference::evaluate_node(graph, node, {});
     return floating ? value.real >= 0 : value.integer >= 0;
@@ -32,8 +35,8 @@ bool is_never_negative(const TypedGraph& graph, const TypedNode& node,
     case Sign::magnitude: return floating || of(0);
     case Sign::square: return floating;
     case Sign::of_any_operand: return of(0) || of(1);
-    case Sign::of_all_operands:
-      return floating && (node.operands[0] == node.operands[1] || (of(0) && of(1)));
+    case Sign::of_all_operands: return floating && of_all;
+    case Sign::product: return floating && (node.operands[0] == node.operands[1] || of_all);
   }
   return false;
 }

@@ -14,7 +14,8 @@ namespace {
 bool keeps_relative_error(const TypedNode& node, const std::vector<bool>& never_negative) {
   switch (info(node.op).relative_error) {
     case RelativeError::kept: return true;
-    case RelativeError::kept_of_one_sign: return never_negative[node.operands[0]];
+    case RelativeError::kept_of_one_sign:
+      return std::ranges::all_of(node.inputs(), [&](NodeId id) { return never_negative[id]; });
     case RelativeError::amplified:
     case RelativeError::dampened: return false;
   }
