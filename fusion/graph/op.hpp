@@ -210,12 +210,16 @@ enum class RelativeError : std::uint8_t {
   dampened,          ///< no more than the operand's, and the function's own
 };
 
+/// The cost of operations that take a few instructions.
+inline constexpr double kMostCheap = 5;
+
 /// What else is known of an op: the columns that most rows leave at these defaults. What a column
 /// claims holds; a default claims nothing.
 struct OpTraits {
   std::string_view infix{};  ///< of the text form, and of device code on floats (div: on f64)
-  double cost = 1;           ///< in multiples of an f32 addition: the preamble's instructions
-  bool cheap = true;  ///< a few instructions: better computed twice than stored; of a cost up to 1
+  double cost = 1;           ///< in multiples of an f32 addition, as an H200 takes chains of it
+  double narrow_cost = 0;    ///< the same of results of 16 bits; 0: as of others
+  bool cheap = true;         ///< better computed twice than stored; of a cost up to kMostCheap
   Sign sign = Sign::unknown;
   Order order = Order::unknown;
   RelativeError relative_error = RelativeError::amplified;

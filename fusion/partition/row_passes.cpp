@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/operation_cost.hpp"
 
 namespace kiln::fusion {
 
@@ -81,7 +82,7 @@ bool RowPasses::recomputes_too_much(NodeId id, std::int64_t place, const Group& 
   const NodeId from = is_reduction(node.op) ? node.operands[0] : id;
   if (is_reduction(node.op) && home_[from] != place) return false;
   for_each_new(from, pass, place, group, [&](NodeId each) {
-    if (!passes_[each].empty()) again += info(facts_.nodes[each].op).cost;
+    if (!passes_[each].empty()) again += operation_cost(facts_.nodes, facts_.nodes[each]);
   });
   return again > group.once + model_.operations_per_byte * bytes_of_cut(id, place, group);
 }
@@ -92,10 +93,10 @@ void RowPasses::add(NodeId id, std::int64_t place, Group& group) {
   after_[id] = is_reduction(node.op) ? pass + 1 : pass;
   const bool of_row = is_of_row(id, group);
   if (is_reduction(node.op) || !of_row) group.passes = std::max(group.passes, pass + 1);
-  if (!of_row) group.once += info(node.op).cost;
+  if (!of_row) group.once += operation_cost(facts_.nodes, node);
   if (!is_reduction(node.op) || home_[node.operands[0]] != place) return;
   for_each_new(node.operands[0], pass, place, group, [&](NodeId each) {
-    if (!passes_[each].empty()) group.again += info(facts_.nodes[each].op).cost;
+    if (!passes_[each].empty()) group.again += operation_cost(facts_.nodes, facts_.nodes[each]);
     passes_[each].push_back(pass);
   });
 }

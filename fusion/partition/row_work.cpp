@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fusion/graph/operation_cost.hpp"
 #include "fusion/partition/partition.hpp"
 
 namespace kiln::fusion {
@@ -21,7 +22,7 @@ class PassWork {
       open_.pop_back();
       if (pass_[id] == pass) continue;
       pass_[id] = pass;
-      work += info(graph_.nodes[id].op).cost;
+      work += operation_cost(graph_.nodes, graph_.nodes[id]);
       for (const NodeId operand : graph_.nodes[id].inputs()) {
         if (!row_invariant_[operand] && pass_[operand] != pass) open_.push_back(operand);
       }
@@ -32,7 +33,7 @@ class PassWork {
   double once() const {
     double work = 0;
     for (NodeId id = 0; id < pass_.size(); ++id) {
-      if (pass_[id] >= 0) work += info(graph_.nodes[id].op).cost;
+      if (pass_[id] >= 0) work += operation_cost(graph_.nodes, graph_.nodes[id]);
     }
     return work;
   }
@@ -82,7 +83,7 @@ RowWork row_work(const TypedGraph& graph, const std::vector<bool>& row_invariant
   const std::vector<std::vector<NodeId>> roots = pass_roots(graph, row_invariant);
   double bound = 0;
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
-    bound += row_invariant[id] ? 0 : info(graph.nodes[id].op).cost;
+    bound += row_invariant[id] ? 0 : operation_cost(graph.nodes, graph.nodes[id]);
   }
   PassWork passes(graph, row_invariant);
   double all = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/operation_cost.hpp"
 #include "fusion/graph/row_operation.hpp"
 #include "fusion/graph/size_trace.hpp"
 
@@ -313,7 +314,7 @@ class Stores {
       if (facts_.reads_iota(at) && !counts_in(at, groups_[g])) return false;
       if (node.op != Op::promote && ++operations > model_.most_recomputed) return false;
       cheap = cheap && info(node.op).cheap;
-      cost += info(node.op).cost;
+      cost += operation_cost(facts_.nodes, node);
       for (const NodeId operand : node.inputs()) {
         if (seen.insert(operand).second) wanted.push_back(operand);
       }

@@ -48,7 +48,7 @@ std::string convert_text(DType from) {
 
 // ---- Element by element ------------------------------------------------------------------------
 
-bool is_costly(Op op) { return fusion::info(op).cost > 1; }
+bool is_costly(Op op) { return fusion::info(op).cost > fusion::kMostCheap; }
 
 bool is_mapped(const fusion::OpInfo& op, DType dtype) {
   const bool integers = is_integer(dtype);

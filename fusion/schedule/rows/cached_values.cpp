@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/operation_cost.hpp"
 #include "fusion/schedule/rows/pass_planner.hpp"
 
 namespace kiln::fusion {
@@ -91,7 +92,7 @@ bool PassPlanner::saves_in_place(std::size_t id) const {
   for (std::size_t i = id + 1; i-- > 0;) {
     if (!needed[i] || passes_.row_invariant[i]) continue;
     const TypedNode& node = graph_.nodes[i];
-    cost += node.op == Op::input ? 1 : info(node.op).cost;
+    cost += node.op == Op::input ? 1 : operation_cost(graph_.nodes, node);
     for (const NodeId operand : node.inputs()) needed[operand] = true;
   }
   return cost >= kLeastCost;

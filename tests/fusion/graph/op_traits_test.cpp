@@ -58,7 +58,8 @@ TEST(OpTraits, OfARowFitTogether) {
   for (const OpInfo& op : computing_ops()) {
     SCOPED_TRACE(op.name);
     EXPECT_GE(op.cost, 0);
-    EXPECT_TRUE(!op.cheap || (op.cost <= 1 && !has_axes(op.op)));
+    EXPECT_TRUE(!op.cheap || (op.cost <= kMostCheap && !has_axes(op.op)));
+    EXPECT_LE(op.narrow_cost, op.cost);
     EXPECT_EQ(op.combiner.empty(), !has_axes(op.op));
     EXPECT_TRUE(op.order == Order::unknown || (op.arity == 1 && is_real_function(op)));
     EXPECT_TRUE(op.relative_error != RelativeError::dampened || op.arity == 1);
