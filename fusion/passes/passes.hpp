@@ -105,9 +105,10 @@ ShapedGraph sink_views(const ShapedGraph& graph);
 
 /// Reduces both halves of a row at once where they are computed with each other: of a norm whose
 /// halves are rotated, mean(x * x, -1) becomes sum(a * a + b * b, -1) / n of the halves a and b of
-/// x, whose kernel stores the rotated halves too. Only where the tree combines the same elements,
-/// as it does in rows of up to 512 that are a power of two, or their order does not matter, and
-/// nothing needs the whole row.
+/// x, whose kernel stores the rotated halves too; where pairs are rotated, sum(a * a, -1) + sum(b *
+/// b, -1) of the elements a of even and b of odd numbers. Only where the tree combines the same
+/// elements, as it does in rows of up to 512 that are a power of two, of pairs in any of up to 512,
+/// or their order does not matter, and nothing needs the whole row.
 ShapedGraph reduce_halves(const ShapedGraph& graph);
 
 /// Computes what stands before and after a reshape in one shape, the coarsest that splits the axes

@@ -121,6 +121,17 @@ TEST(ReduceHalves, OfRowsThatAreSeenSo) {
       << "no order";
 }
 
+// Those of even and of odd numbers are added up by themselves.
+TEST(ReduceHalves, OfPairs) {
+  const Dims half{5, 48};
+  const auto twice = std::vector<Dims>{half, half};
+  EXPECT_EQ(halved("x[:, ::2] - x[:, 1::2] * sum(x * x, -1)", {{5, 96}}), twice);
+  EXPECT_EQ(halved("p = reshape(x * w, 5, 48, 2); p[..., 0] * sum(x * w, -1) - p[..., 1]",
+                   {{5, 96}, {96}}),
+            twice);
+  EXPECT_EQ(halved("x[:, ::2] - x[:, 1::2] * max(x, -1)", {{5, 96}}), std::vector<Dims>{half});
+}
+
 // What is seen of computed values is stored, as arguments are.
 TEST(ReduceHalves, OfStoredRows) {
   EXPECT_EQ(
@@ -142,7 +153,12 @@ TEST(ReduceHalves, NotWhereTheTreeOrWhatNeedsTheRowHasNone) {
   EXPECT_TRUE(stays("x[:, :48] - x[:, 48:] * sum(x * w, -1)", 96)) << "no power of two";
   EXPECT_TRUE(stays("x[:, :512] - x[:, 512:] * sum(x * w, -1)", 1024)) << "four of a residue";
   EXPECT_TRUE(stays("x[:, :60] - x[:, :60] * sum(x * w, -1)", 128)) << "no halves";
-  EXPECT_TRUE(stays("x[:, ::2] - x[:, 1::2] * sum(x * w, -1)", 128)) << "no halves";
+  EXPECT_TRUE(stays("x[:, ::3] * sum(x * w, -1), x[:, 1::3]", 126)) << "no halves";
+  EXPECT_TRUE(stays("x[:, ::2] - x[:, 1::2] * mean(x * w, -1)", 96)) << "no power of two";
+  EXPECT_TRUE(stays("x[:, ::2] - x[:, 1::2] * sum(x * w, -1)", 1024)) << "four of a residue";
+  EXPECT_TRUE(stays("y = x * w; y[:, ::2] - y[:, 1::2], y[:, :64] - y[:, 64:], sum(y, -1)", 128))
+      << "of both kinds";
+  EXPECT_TRUE(stays("y = x * w; y[:, ::-2] - y[:, 1::2] * sum(y, -1)", 128)) << "backwards";
   EXPECT_TRUE(stays("y = x * w; y[:, :64] - y[:, 64:], y - sum(y, -1)", 128)) << "all of it";
   EXPECT_TRUE(stays("y = x * w; y[:, :64] - y[:, 64:], argmax(y, -1), max(y, -1)", 128));
   EXPECT_TRUE(stays("y = x * w; y[:, :64] - y[:, 64:], cumsum(y, -1), max(y, -1)", 128));

@@ -51,6 +51,24 @@ TEST_P(HalvesPrograms, OfRotatedNorms) {
   }
 }
 
+TEST_P(HalvesPrograms, OfRotatedPairs) {
+  for (const std::int64_t length : {8, 128, 512}) {
+    const std::int64_t half = length / 2;
+    const HostArray x = random_array(DType::bf16, {9, 3, length}, 1);
+    const HostArray w = random_array(DType::bf16, {length}, 2);
+    const HostArray c = random_array(DType::f32, {9, 1, half}, 3);
+    const HostArray s = random_array(DType::f32, {9, 1, half}, 4);
+    check_kernels(
+        "h = rms_norm(x, w, 1e-6); a = h[..., 0::2]; b = h[..., 1::2]; "
+        "reshape(stack(-1, a * c - b * s, b * c + a * s), 9, 3, -1)",
+        {x, w, c, s}, 1, 1e-4);
+    check_kernels(
+        "p = reshape(layer_norm(x, w, 0.5, 1e-5) * 0.5, 9, 3, -1, 2); "
+        "p[..., 0] * c - p[..., 1] * s, p[..., 1] * c + p[..., 0] * s",
+        {x, w, c, s}, 1, 1e-4);
+  }
+}
+
 TEST_P(HalvesPrograms, OfQueriesAndKeys) {
   const HostArray x = random_array(DType::f16, {7, 768}, 7);
   const HostArray w = random_array(DType::f16, {128}, 8);
@@ -72,36 +90,46 @@ TEST_P(HalvesPrograms, OfWeightsAndLargestElements) {
                 2e-5);
 }
 
-// Both halves have the bits of a program that needs the whole row.
+// Both halves have the bits of a program that needs the whole row, be they of neighbours or of
+// every second element.
 TEST_P(HalvesPrograms, HaveTheBitsOfWholeRows) {
   testing::Share share(GetParam(), 3, testing::random_seed());
+  const auto compare = [&](Rounding rounding, std::int64_t length, bool alternate,
+                           const std::string& reduction) {
+    if (!share.next()) return;
+    const HostArray x = random_array(DType::bf16, {17, length}, 13);
+    const std::int64_t half = length / 2;
+    const std::string whole = fmt::format("s = {}; s, x * 1.5 - s", reduction);
+    const std::string halves = fmt::format(
+        "s = {0}; y = x * 1.5; s, y[:, {1}] - s, y[:, {2}] - s, y[:, {1}] + y[:, {2}] * s",
+        reduction, alternate ? "0::2" : fmt::format(":{}", half),
+        alternate ? "1::2" : fmt::format("{}:", half));
+    const auto results = [&](const std::string& text) {
+      return run(parse_program("f", text, {.rounding = rounding}), text, {x}, false);
+    };
+    const std::vector<HostArray> want = results(whole);
+    const std::vector<HostArray> got = results(halves);
+    EXPECT_EQ(testing::plan_of(halves, {x}).info.kernels.size(), 1U) << halves;
+    EXPECT_EQ(got[0].bytes, want[0].bytes) << halves;
+    for (std::int64_t i = 0; i < x.size(); ++i) {
+      const std::int64_t at = i % length;
+      const HostArray& part = got[(alternate ? at % 2 == 0 : at < half) ? 1 : 2];
+      const std::int64_t in_part = i / length * half + (alternate ? at / 2 : at % half);
+      ASSERT_EQ(testing::get_bits(part, in_part), testing::get_bits(want[1], i))
+          << halves << ", element " << i;
+    }
+  };
   for (const Rounding rounding : {Rounding::once, Rounding::each}) {
-    for (const std::int64_t length : {4, 512}) {
-      const HostArray x = random_array(DType::bf16, {17, length}, 13);
-      for (const char* reduction :
-           {"mean(x, -1)", "sum(abs(x - mean(x, -1)), -1)", "min(x * 3.0, -1)"}) {
-        if (!share.next()) continue;
-        const std::string whole = fmt::format("s = {}; s, x * 1.5 - s", reduction);
-        const std::string halves = fmt::format(
-            "s = {1}; y = x * 1.5; s, y[:, :{0}] - s, y[:, {0}:] - s, y[:, :{0}] + "
-            "y[:, {0}:] * s",
-            length / 2, reduction);
-        const auto results = [&](const std::string& text) {
-          return run(parse_program("f", text, {.rounding = rounding}), text, {x}, false);
-        };
-        const std::vector<HostArray> want = results(whole);
-        const std::vector<HostArray> got = results(halves);
-        EXPECT_EQ(testing::plan_of(halves, {x}).info.kernels.size(), 1U) << halves;
-        EXPECT_EQ(got[0].bytes, want[0].bytes) << halves;
-        for (std::int64_t i = 0; i < x.size(); ++i) {
-          const std::int64_t at = i % length;
-          const std::int64_t half = length / 2;
-          const HostArray& part = got[at < half ? 1 : 2];
-          ASSERT_EQ(testing::get_bits(part, i / length * half + at % half),
-                    testing::get_bits(want[1], i))
-              << halves << ", element " << i;
+    for (const bool alternate : {false, true}) {
+      for (const std::int64_t length : {4, 512}) {
+        for (const char* reduction :
+             {"mean(x, -1)", "sum(abs(x - mean(x, -1)), -1)", "min(x * 3.0, -1)"}) {
+          compare(rounding, length, alternate, reduction);
         }
       }
+    }
+    for (const std::int64_t length : {6, 250, 386}) {
+      compare(rounding, length, true, "sum(abs(x - 0.25), -1)");
     }
   }
 }
