@@ -63,11 +63,14 @@ PartitionFacts::PartitionFacts(const PlacedGraph& placed)
 void PartitionFacts::find_places() {
   says_places.assign(nodes.size(), false);
   std::vector<bool> otherwise = kept;  // used for something else
+  std::vector<bool> used = kept;
   for (NodeId id = static_cast<NodeId>(nodes.size()); id-- > 0;) {
+    if (!used[id]) continue;
     const TypedNode& node = nodes[id];
-    const bool computes = is_elementwise(node.op) && node.arity > 0;
+    const bool computes = (is_elementwise(node.op) && node.arity > 0) || node.op == Op::take;
     says_places[id] = says_places[id] && !otherwise[id] && !seen_as_view[id];
     for (std::size_t i = 0; i < node.arity; ++i) {
+      used[node.operands[i]] = true;
       const bool place = (node.op == Op::put && i == 1) || (computes && says_places[id]);
       if (place) says_places[node.operands[i]] = true;
       if (!place) otherwise[node.operands[i]] = true;

@@ -273,6 +273,8 @@ class Stores {
     std::uint64_t beside = 0;  // of those, what lacks an axis of the value
     double cost = 0;
     bool cheap = true;
+    // Places are few beside what is stored there.
+    const std::size_t most = model_.most_recomputed * (facts_.says_places[id] ? 4 : 1);
     const bool large = stored_bytes(facts_.graph, id) >= model_.cached_bytes;
     const bool moves = is_computed_once(id, groups_[g]) && is_used_only(id, {}, moved, g, stored);
     SizeSum traced;         // what `bytes` is
@@ -312,7 +314,7 @@ class Stores {
       if (node.op == Op::put || !facts_.bounds(at).empty()) return false;
       if (node.op == Op::take && !takes_in(at, groups_[g])) return false;
       if (facts_.reads_iota(at) && !counts_in(at, groups_[g])) return false;
-      if (node.op != Op::promote && ++operations > model_.most_recomputed) return false;
+      if (node.op != Op::promote && ++operations > most) return false;
       cheap = cheap && info(node.op).cheap;
       cost += operation_cost(facts_.nodes, node);
       for (const NodeId operand : node.inputs()) {

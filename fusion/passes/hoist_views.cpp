@@ -70,6 +70,7 @@ class Cones {
             if (!counts_through(view, operand)) return {};
             continue;
           }
+          if (below.op == Op::constant || below.op == Op::scalar) continue;  // of the kernel's own
           leaves.insert(operand);
           bytes += bytes_of(operand);
           add_bytes(traced, 1, operand);

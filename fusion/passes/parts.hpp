@@ -15,6 +15,7 @@ struct Window {
   std::size_t axis = 0;
   std::int64_t first = 0;
   std::int64_t count = 0;
+  friend bool operator==(const Window&, const Window&) = default;
 };
 
 /// What a numbered slice (simplify) shows; nothing for one in steps.

@@ -101,6 +101,12 @@ class Placer {
     return made;
   }
 
+  NodeId places_of_part(NodeId whole, const PutPart& part) {
+    const NodeId places = places_in(arrays_, whole, part.places);
+    if (!part.window) return places;
+    return places_within(arrays_, places, *part.window, from_.shapes[part.value]);
+  }
+
   // What is stored, and the array that it is stored in.
   NodeId put(NodeId id) {
     const TypedNode& node = source(id);
@@ -111,12 +117,18 @@ class Placer {
       stored.push_back({arrays_.append(made, shape), std::move(layout)});
     };
     if (const auto parts = dissolved_.puts.find(id); parts != dissolved_.puts.end()) {
-      for (const PutPart& part : parts->second) {
+      const std::vector<PutPart>& all = parts->second;
+      std::vector<NodeId> places;
+      for (const PutPart& part : all) {
+        const auto alike = std::ranges::find_if(all, [&](const PutPart& other) {
+          return other.places == part.places && other.window == part.window &&
+                 from_.shapes[other.value] == from_.shapes[part.value];
+        });
+        const auto first = static_cast<std::size_t>(alike - all.begin());
+        places.push_back(first < places.size() ? places[first]
+                                               : places_of_part(moved_[node.operands[1]], part));
         const NodeId value = applied(part.then, moved_[part.value]);
-        NodeId places = places_in(arrays_, moved_[node.operands[1]], part.places);
-        if (part.window)
-          places = places_within(arrays_, places, *part.window, Dims(to_.shapes[value]));
-        store_at(value, places, Dims(to_.shapes[value]), part.layout);
+        store_at(value, places.back(), Dims(to_.shapes[value]), part.layout);
       }
     } else {
       store_at(moved_[node.operands[2]], moved_[node.operands[1]],

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/reshape.hpp"
 
 namespace kiln::fusion {
@@ -27,6 +28,21 @@ ArrayLayout PlacedArrays::layout_of(NodeId id) const {
 
 NodeId PlacedArrays::number(DType dtype, std::int64_t value) {
   return append({Op::constant, dtype, 0, {}, static_cast<std::uint64_t>(value)}, {});
+}
+
+NodeId PlacedArrays::taken(NodeId array, std::size_t axis, NodeId places) {
+  if (!is_array(node(array))) array = copy(array);
+  const Dims whole = shape(array);
+  ArrayLayout rows = layout_of(array);
+  rows.indexed = {rows.strides[axis], whole[axis]};
+  rows.strides[axis] = 0;
+  Dims all = whole;
+  all[axis] = 1;
+  all = broadcast(all, shape(places)).value();
+  rows.strides = broadcast_strides(whole, rows.strides, all);
+  const NodeId seen = view_of(viewed(graph.graph, array), all, std::move(rows));
+  const std::uint64_t list = builder_.add_list({static_cast<std::int64_t>(axis)});
+  return append({Op::take, node(array).dtype, 2, {seen, places, 0}, list}, all);
 }
 
 NodeId PlacedArrays::join(DType dtype, std::vector<PlacedPart> parts, const Dims& shape) {

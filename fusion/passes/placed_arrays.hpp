@@ -30,6 +30,9 @@ class PlacedArrays {
 
   NodeId append(const TypedNode& node, const Dims& shape) { return builder_.append(node, shape); }
   NodeId number(DType dtype, std::int64_t value);
+  /// The elements of an array at `places`, along an axis of it, as far as they are there; the
+  /// result has one element along that axis for each of those of `places`.
+  NodeId taken(NodeId array, std::size_t axis, NodeId places);
   /// A join of those parts.
   NodeId join(DType dtype, std::vector<PlacedPart> parts, const Dims& shape);
   /// The value in a new array in C order, made once.

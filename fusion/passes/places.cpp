@@ -39,6 +39,27 @@ std::optional<NodeId> computed_in(PlacedArrays& arrays, NodeId id, const Dims& w
   return arrays.append(node, *wanted);
 }
 
+// Places that differ along an axis, which is counted from the end, of those whose numbers along it
+// are `numbers`. An index is such a number. The recursion is as deep as the expression.
+NodeId computed_at(PlacedArrays& arrays, NodeId id, std::int64_t axis, NodeId numbers) {
+  TypedNode node = arrays.node(id);
+  const Dims own = arrays.shape(id);
+  const std::int64_t at = std::ssize(own) + axis;
+  if (at < 0 || own[static_cast<std::size_t>(at)] == 1) return id;
+  if (node.op == Op::iota && iota_axis(node) == axis) {
+    return arrays.append({Op::cast, node.dtype, 1, {numbers}, 0}, arrays.shape(numbers));
+  }
+  if (node.arity == 0 || !is_elementwise(node.op)) {
+    return arrays.taken(id, static_cast<std::size_t>(at), numbers);
+  }
+  Dims all;
+  for (std::size_t i = 0; i < node.arity; ++i) {
+    node.operands[i] = computed_at(arrays, node.operands[i], axis, numbers);
+    all = broadcast(all, arrays.shape(node.operands[i])).value();
+  }
+  return arrays.append(node, all);
+}
+
 }  // namespace
 
 NodeId places_in(PlacedArrays& arrays, NodeId places, const Dims& shape) {
@@ -64,7 +85,6 @@ NodeId places_within(PlacedArrays& arrays, NodeId places, const Window& window, 
   const auto axis = static_cast<std::int64_t>(window.axis) - std::ssize(shape);
   Dims along(shape.size(), 1);
   along[window.axis] = shape[window.axis];
-  const Dims all = broadcast(arrays.shape(places), along).value();
   const NodeId index =
       arrays.append({Op::iota, DType::u32, 0, {}, static_cast<std::uint64_t>(axis)}, along);
   const NodeId within = arrays.append(
@@ -73,6 +93,8 @@ NodeId places_within(PlacedArrays& arrays, NodeId places, const Window& window, 
       {Op::less, DType::boolean, 2, {within, arrays.number(DType::u32, window.count), 0}, 0},
       along);
   const DType dtype = arrays.node(places).dtype;
+  places = computed_at(arrays, places, axis, within);
+  const Dims all = broadcast(arrays.shape(places), along).value();
   return arrays.append({Op::where, dtype, 3, {there, places, arrays.number(dtype, -1)}, 0}, all);
 }
 

@@ -79,18 +79,27 @@ class PutSplitting {
     return true;
   }
 
+  // Gives places that differ along an axis of a value another extent there.
+  static void extend(Dims& places, std::size_t axis, const Dims& whole, std::int64_t extent) {
+    const std::size_t missing = whole.size() - places.size();
+    if (axis >= missing && places[axis - missing] != 1) places[axis - missing] = extent;
+  }
+
   bool open_reshaped(const PutPart& part) {
     const TypedNode& own = node(part.value);
     const Dims& seen = shape(part.value);
     const Dims& below = shape(own.operands[0]);
     if (element_count(below) == 0) return false;
     auto layout = layout_behind(below, seen, {contiguous_strides(seen), 0, {}}, part.layout);
-    auto places = reshaped_operand(part.places, seen, below);
+    Dims all = part.places;
+    if (part.window) extend(all, part.window->axis, seen, seen[part.window->axis]);
+    auto places = reshaped_operand(all, seen, below);
     if (!layout || !places) return false;
     reshaped_ = true;
     std::optional<Window> window = part.window;
     if (window) window = reshaped_window(seen, *window, below);
     if (part.window && !window) return false;
+    if (window) extend(*places, window->axis, below, window->count);
     PutPart& inner = open(part, own.operands[0]);
     inner.window = window;
     inner.layout = std::move(*layout);
@@ -129,17 +138,13 @@ class PutSplitting {
     return true;
   }
 
-  // Neighbours of a value that a kernel computes whole have their places, and others none. Places
-  // are the same along the axis, as those that are more have none of their own.
+  // Neighbours of a value that a kernel computes whole have their places, and others none.
   bool open_sliced(const PutPart& part) {
     const TypedNode& own = node(part.value);
-    const Dims& whole = shape(own.operands[0]);
     const ShapeList& list = shape_list(graph_.graph, own);
     if (part.window || list[0] < 0 || list[1] < 0 || list[3] != 1) return false;
     if (!is_signed(node(places_).dtype)) return false;
     const auto axis = static_cast<std::size_t>(list[0]);
-    const std::size_t missing = whole.size() - part.places.size();
-    if (axis >= missing && part.places[axis - missing] != 1) return false;
     PutPart& inner = open(part, own.operands[0]);
     inner.window = Window{axis, list[1], shape(part.value)[axis]};
     inner.layout.offset -= list[1] * inner.layout.strides[axis];

@@ -18,7 +18,8 @@ struct PutPart {
   ArrayLayout layout;  ///< of the value in the array that is updated, at the first place
   std::vector<NodeId>
       then;  ///< operations of one operand to apply to the value, the last one first
-  std::optional<Window> window{};  ///< what of the value is put; `layout` is of the whole then
+  std::optional<Window> window{};  ///< what of the value is put: `layout` is of the whole then,
+                                   ///< and places that differ along its axis are of the window
 };
 
 struct PutParts {

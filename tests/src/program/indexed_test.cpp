@@ -206,6 +206,50 @@ TEST_P(Indexed, StoresEachPartOfWhatIsConcatenated) {
   check("put(r, i, concat(0, exp(u), u + 1))", {r, two, wide}, 1e-5, How::program);
 }
 
+// Slices of what one kernel computes, at places that differ along the axis that is sliced: as rows
+// of heads are, which data says or which are computed of it.
+TEST_P(Indexed, StoresSlicesAtPlacesOfTheirOwn) {
+  for (const std::int64_t vectors : {1, 3}) {
+    SCOPED_TRACE(vectors);
+    const HostArray w = random_array(DType::bf16, {6, 8, 128}, 50, 0.25);
+    const HostArray x = random_array(DType::bf16, {vectors, 128}, 51, 0.25);
+    const HostArray c = random_array(DType::f16, {40, 8}, 52);
+    const HostArray d = random_array(DType::f16, {40, 8}, 53);
+    const HostArray t = random_array(DType::f32, {vectors, 1, 4}, 54);
+    const HostArray p = integers(DType::i32, {vectors}, {2, 9, 0});
+    std::vector<std::int64_t> shuffled;  // some before the first place and after the last
+    for (std::int64_t k = 0; k < 3 * vectors; ++k) shuffled.push_back((k * 7 + 1) % 48 - 4);
+    const std::string heads = "y = squeeze(sum(w * x[:, None, None], -1), -1); ";
+    const std::string turned =
+        heads + "a = y[..., :4]; b = y[..., 4:]; r = concat(-1, a * t - b, b * t + a); ";
+    for (const DType dtype : {DType::i8, DType::i64}) {
+      const HostArray i = integers(dtype, {vectors, 3}, shuffled);
+      const HostArray h = integers(dtype, {3}, {2, 0, 1});
+      const std::string texts[] = {
+          heads + "put(c, i, y[:, 2:5]), y",
+          turned + "put(c, i, r[:, 2:5]), put(d, i, r[:, 3:]), r",
+      };
+      for (const std::string& text : texts) {
+        std::vector<HostArray> inputs{w, x, c, i};
+        if (text.starts_with(turned)) inputs = {w, x, t, c, i, d};
+        EXPECT_EQ(testing::plan_of(text, inputs).info.kernels.size(), 1U) << text;
+        check(text, inputs, 4e-3, How::program);
+      }
+      const std::string computed =
+          turned + "j = (iota(0) * 12 + p)[:, None] * 3 + h; put(c, j, r[:, 2:5]), r";
+      EXPECT_EQ(testing::plan_of(computed, {w, x, t, p, h, c}).info.kernels.size(), 1U);
+      check(computed, {w, x, t, p, h, c}, 4e-3, How::program);
+      check("h = rms_norm(reshape(x, -1, 16, 8), 1e-6); put(c, i, h[:, 9:12]), h", {x, c, i}, 4e-3,
+            How::program);
+    }
+    const HostArray flat = random_array(DType::f32, {40}, 55);
+    check("y = reshape(sum(w * x[0], -1), -1); put(f, i, y[20:23]), y",
+          {w, x, flat, integers(DType::i32, {3}, {39, 3, 40})}, 1e-4, How::program);
+    check("y = reshape(x, -1)[:9] * 2; put(f, i, y[1:4]), y",
+          {x, flat, integers(DType::i32, {3}, {0, 5, -1})}, 1e-4, How::program);
+  }
+}
+
 TEST_P(Indexed, StoresInMemoryThatGraphsMove) {
   jit::Backend& backend = jit::backend(device());
   const Stream stream{device(), nullptr};

@@ -133,8 +133,7 @@ const std::vector<LayerWriting>& layer_writings() {
       {"rows of heads computed",
        {{"put",
          "at = (iota(0) * {P} + position)[:, None] * {K} + headrow;"
-         "ks = put(kflat, at, k); vs = put(vflat, at, v);"}},
-       13},
+         "ks = put(kflat, at, k); vs = put(vflat, at, v);"}}},
       {"position in the cache by heads",
        {{"put",
          "ks = put(kh, position, swapaxes(k, 0, 1), 1); vs = put(vh, position, swapaxes(v, 0, 1), "
@@ -307,7 +306,7 @@ const std::vector<LayerWriting>& layer_writings() {
          "yh = reshape(y, {B}, {A}, {D}); qn = f32(yh[:, :{H}]); kn = f32(yh[:, {H}:{HK}]);"
          "q0 = qn * rsqrt(mean(qn * qn, -1) + 1e-6) * (1 + f32(qnorm));"
          "k0 = kn * rsqrt(mean(kn * kn, -1) + 1e-6) * (1 + f32(knorm)) * 0.5; v = yh[:, {HK}:];"}},
-       10},
+       9},
       {"heads normalised, no weights, halves rotated",
        {{"split",
          "yh = reshape(y, {B}, {A}, {D}); qn = yh[:, :{H}]; kn = yh[:, {H}:{HK}];"
