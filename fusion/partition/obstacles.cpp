@@ -58,6 +58,9 @@ std::string Obstacles::of(NodeId id, const Group& group) const {
   }
   if (std::string reason = of_running(id, group); !reason.empty()) return reason;
   if (std::string reason = of_bounds(id, group); !reason.empty()) return reason;
+  if (group.reductions >= model_.most_products && reads_more_products(id, group)) {
+    return fmt::format("the kernel before has {} sums of products", group.reductions);
+  }
   if (is_reduction(node.op)) {
     const Dims& from = facts_.shapes[node.operands[0]];
     if (from != group.shape) {
@@ -80,6 +83,36 @@ std::string Obstacles::of(NodeId id, const Group& group) const {
   if (!group.reduced.empty() && group.splits == 1 && shape == group.row_shape()) return {};
   return fmt::format("{} has shape {}, the kernel before runs over {}", info(node.op).name,
                      to_string(shape), to_string(group.shape));
+}
+
+// Whether a value reads another matrix, beside one of products: an array that takes no fewer bytes
+// than what of those of the kernel is read again in a kernel of its own.
+bool Obstacles::reads_more_products(NodeId id, const Group& group) const {
+  const auto is_product = [&](NodeId array) { return is_of_products(facts_, group, array); };
+  if (std::ranges::none_of(group.arrays, is_product)) return false;
+  const auto is_of_elements = [&](NodeId operand) {
+    for (std::size_t k = 0; k < group.reduced.size(); ++k) {
+      if (group.reduced[k] && facts_.shapes[operand][k] != 1) return true;
+    }
+    return false;
+  };
+  bool reads = false;
+  SizeSum traced;
+  double bytes = 0;
+  for (const NodeId operand : facts_.nodes[id].inputs()) {
+    const std::int64_t home = home_[operand];
+    const bool array = facts_.is_in_memory(operand) ||
+                       (home != kNoKernel && &groups_[static_cast<std::size_t>(home)] != &group);
+    if (!array || !is_of_elements(operand)) continue;
+    const NodeId read = facts_.read_of(operand);
+    const bool again = group.arrays.contains(read);
+    const double share = (again ? -1 : 1) * bits(facts_.nodes[read].dtype) / 8.0;
+    reads = reads || !again;
+    bytes += share * static_cast<double>(element_count(facts_.shapes[read]));
+    traced.add(share, element_count(facts_.shapes[read]));
+  }
+  if (reads) traced.decide();
+  return reads && bytes >= 0;
 }
 
 // Whether a kernel that reduces one axis stores packed elements of its rows, two with each byte, as

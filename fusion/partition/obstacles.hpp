@@ -29,6 +29,7 @@ class Obstacles {
   std::string of_places(NodeId id, const Group& group) const;
   std::string of_running(NodeId id, const Group& group) const;
   bool reads_splits(NodeId id, const Group& group) const;
+  bool reads_more_products(NodeId id, const Group& group) const;
   bool packs_rows(NodeId id, const Group& group) const;
 
   const PartitionFacts& facts_;

@@ -404,6 +404,7 @@ class Partitioner {
     ++group.values;
     const TypedNode& node = nodes_[id];
     if (is_reduction(node.op)) {
+      ++group.reductions;
       group.reduced = facts_.reduced_by(id);
       group.splits = splits_of(graph_.graph, facts_.shapes, id);
     }

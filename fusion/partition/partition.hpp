@@ -13,7 +13,8 @@
 //   * it reads an iota that passes/store_iotas.cpp does not store, as uniform and normal do, and
 //     the kernel reduces, or the other way round: of what leads from the one to the other, the
 //     kernel of the iota stores the narrowest;
-//   * the kernel is a custom call, or has as many values or arrays as it may (registers);
+//   * the kernel is a custom call, or has as many values, arrays or sums of products with matrices
+//     of their own as it may (registers);
 //   * the kernel is the first of a split reduction (passes/split_reductions.hpp): what comes after
 //     waits for all of it. One kernel joins the parts of all its reductions, and one goes over the
 //     elements again with what that gives;
@@ -43,6 +44,7 @@ namespace kiln::fusion {
 struct CostModel {
   std::size_t most_values = 256;          ///< of one kernel
   std::size_t most_arrays = 24;           ///< that one kernel reads, arguments and stored values
+  std::size_t most_products = 4;          ///< sums of one kernel, each with a matrix of its own
   std::size_t most_recomputed = 6;        ///< operations of a value that is computed again
   std::uint64_t cached_bytes = 16 << 20;  ///< arrays up to that size are read from a cache again
   double operations_per_byte = 6;         ///< on f32, that take as long as memory takes for a byte

@@ -170,16 +170,8 @@ class Stores {
   // Whether it may be one of products, of packed numbers or with what rows share: those read
   // arrays.
   bool may_multiply(const Group& group) const {
-    if (group.reduced.empty() || group.passes != 1) return false;
     return std::ranges::any_of(group.arrays, [&](NodeId id) {
-      bool shared = false;
-      bool varies = false;
-      for (std::size_t k = 0; k < group.reduced.size(); ++k) {
-        const bool one = facts_.shapes[id][k] == 1;
-        shared = shared || (one && !group.reduced[k] && group.shape[k] != 1);
-        varies = varies || (!one && group.reduced[k]);
-      }
-      return is_packed(facts_.nodes[id].dtype) || (shared && varies && !of_indices_[id]);
+      return is_of_products(facts_, group, id) && !of_indices_[id];
     });
   }
 
@@ -428,6 +420,18 @@ class Stores {
 };
 
 }  // namespace
+
+bool is_of_products(const PartitionFacts& facts, const Group& group, NodeId array) {
+  if (group.reduced.empty() || group.passes != 1) return false;
+  bool shared = false;
+  bool varies = false;
+  for (std::size_t k = 0; k < group.reduced.size(); ++k) {
+    const bool one = facts.shapes[array][k] == 1;
+    shared = shared || (one && !group.reduced[k] && group.shape[k] != 1);
+    varies = varies || (!one && group.reduced[k]);
+  }
+  return is_packed(facts.nodes[array].dtype) || (shared && varies);
+}
 
 std::vector<StoredValues> stored_values(const PartitionFacts& facts, const CostModel& model,
                                         std::span<const std::int64_t> home,

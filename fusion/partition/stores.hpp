@@ -22,6 +22,7 @@ struct Group {
   std::vector<BoundedAxis> bounds;  ///< of all values, but of axes that have been reduced
   std::int64_t splits = 1;          ///< of each row
   std::size_t values = 0;
+  std::size_t reductions = 0;  ///< of those
   std::unordered_set<NodeId> arrays;
   std::string reason;
   bool has_iota = false;               ///< reads one, as random numbers do
@@ -44,6 +45,10 @@ struct Group {
     return result;
   }
 };
+
+/// Whether a kernel that reads that array, in one pass over rows, may be one of products: of packed
+/// numbers, or with what rows share.
+bool is_of_products(const PartitionFacts& facts, const Group& group, NodeId array);
 
 /// What a kernel stores, what it computes for that and reads of arguments, operands first, and what
 /// it reads of other kernels.

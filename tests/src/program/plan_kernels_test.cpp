@@ -80,6 +80,35 @@ TEST(HoistViews, ComputesBehindAViewInsteadOfStoring) {
   EXPECT_EQ(plan_of("h = exp(x); h[..., 0::2] + sum(h, -1)", {{8, 64}}).steps.size(), 2u);
 }
 
+// A kernel of products keeps results of each of its sums in registers, for several vectors.
+TEST(Partition, AddsUpFewProductsInOneKernel) {
+  const auto kernels = [](std::size_t count, const char* expression, const Dims& shared,
+                          const Dims& own) {
+    CallTypes call;
+    const auto add = [&](const Dims& shape) {
+      call.arguments.push_back({DType::bf16, false, false});
+      call.arrays.push_back({DType::bf16, shape, contiguous_strides(shape)});
+    };
+    std::vector<std::string> names{"x"};
+    add(shared);
+    std::string text;
+    for (std::size_t i = 0; i < count; ++i) {
+      names.push_back(fmt::format("w{}", i));
+      add(own);
+      text += fmt::format("{}{}", i == 0 ? "" : ", ",
+                          fmt::format(fmt::runtime(expression), names.back()));
+    }
+    return plan_program(definition_of(fusion::parse(text, names)), call).info.kernels.size();
+  };
+  const Dims vectors{8, 1, 256};
+  const Dims matrix{64, 256};
+  EXPECT_EQ(kernels(4, "sum({} * x, -1)", vectors, matrix), 1U);
+  EXPECT_EQ(kernels(12, "sum({} * x, -1)", vectors, matrix), 3U);
+  EXPECT_EQ(kernels(6, "sum(exp({}) * x, -1)", vectors, matrix), 2U);
+  // Not where that would read a matrix again.
+  EXPECT_EQ(kernels(6, "sum(x * {}, -1)", matrix, {256}), 1U);
+}
+
 // An axis that a reduction keeps is taken away after what else is computed with the result.
 TEST(SinkViews, ComputesInTheKernelThatReduces) {
   const auto plan_of = [](const std::string& text) {
