@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fusion/graph/indexed.hpp"
+#include "fusion/infer/scan_space.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -48,14 +49,37 @@ class BoundInference {
     }
     if (own.op == Op::take) return of_take(own);
     if (own.op == Op::concat) return of_concat(own);
-    if (is_reduction(own.op)) return of_reduction(id, own);
+    if (is_reduction(own.op)) return of_reduction(own);
     for (const NodeId operand : own.inputs()) {
       if (bounds_[operand].empty()) continue;
-      if (!is_elementwise(own.op) && own.op != Op::put) refuse(own);
-      for (const BoundedAxis& bound : bounds_[operand]) add(result, bound);
+      if (!is_elementwise(own.op) && !is_scan(own.op) && own.op != Op::put) refuse(own);
+      for (const BoundedAxis& bound : bounds_[operand]) {
+        if (is_scan(own.op)) check_end(own, bound, axis_of_scan(id));
+        add(result, bound);
+      }
     }
     // What stands in the array beyond is there too.
     return own.op == Op::put ? Ends() : result;
+  }
+
+  std::vector<bool> axis_of_scan(NodeId id) const {
+    const Dims& shape = graph_.shapes[id];
+    std::vector<bool> along(shape.size(), false);
+    along[shape.size() - scan_axis(node(id), shape)] = true;
+    return along;
+  }
+
+  // Whether an element is before an end is the same for all that are combined with it.
+  void check_end(const TypedNode& own, const BoundedAxis& bound,
+                 const std::vector<bool>& along) const {
+    const Dims& end = graph_.shapes[bound.end];
+    for (std::size_t k = 0; k < end.size(); ++k) {
+      if (end[k] == 1 || !along[along.size() - end.size() + k]) continue;
+      throw Error(
+          Code::unsupported,
+          fmt::format("{}: {}: {} an axis along which the end of another differs", function_,
+                      info(own.op).name, is_scan(own.op) ? "runs along" : "reduces"));
+    }
   }
 
   // Places have an axis of one element for each axis of the array that follows (expand_places()).
@@ -85,19 +109,13 @@ class BoundInference {
             function_, given, first.size(), second.size()));
   }
 
-  Ends of_reduction(NodeId id, const TypedNode& own) const {
+  Ends of_reduction(const TypedNode& own) const {
     const NodeId operand = own.operands[0];
     const Dims& from = graph_.shapes[operand];
     const std::vector<bool> reduced = resolve_axes(own.payload, from.size(), function_);
     Ends result;
     for (const BoundedAxis& bound : bounds_[operand]) {
-      const Dims& end = graph_.shapes[bound.end];
-      for (std::size_t k = 0; k < end.size(); ++k) {
-        if (end[k] == 1 || !reduced[from.size() - end.size() + k]) continue;
-        throw Error(Code::unsupported,
-                    fmt::format("{}: {}: reduces an axis along which the end of another differs",
-                                function_, info(node(id).op).name));
-      }
+      check_end(own, bound, reduced);
       const auto axis =
           static_cast<std::size_t>(static_cast<std::int64_t>(from.size()) + bound.axis);
       if (!reduced[axis]) add(result, bound);

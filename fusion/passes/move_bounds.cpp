@@ -13,6 +13,7 @@
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/bounds.hpp"
+#include "fusion/infer/scan_space.hpp"
 #include "fusion/passes/passes.hpp"
 #include "kiln/error.hpp"
 
@@ -87,7 +88,8 @@ class BoundMoving {
     const Dims shape = to_.shape(value);
     const bool elementwise = node.arity > 0 && is_elementwise(node.op);
     const bool passes = uses_of_new_[value] == 1 &&
-                        (elementwise || (is_reduction(node.op) && !is_reduced(node, shape, axis)));
+                        (elementwise || (is_reduction(node.op) && !is_reduced(node, shape, axis)) ||
+                         (is_scan(node.op) && is_same_along_scan(end, node, shape)));
     if (!passes) return bound_node(value, axis, end);
     TypedNode copy = node;
     bool any = false;
@@ -102,6 +104,13 @@ class BoundMoving {
       any = true;
     }
     return any ? to_.add(copy, shape) : bound_node(value, axis, end);
+  }
+
+  // What is beyond an end is after all that is before it, or in rows of its own.
+  bool is_same_along_scan(NodeId end, const TypedNode& scan, const Dims& shape) const {
+    const Dims& own = to_.shape(end);
+    const std::size_t from_end = scan_axis(scan, shape);
+    return own.size() < from_end || own[own.size() - from_end] == 1;
   }
 
   bool is_reduced(const TypedNode& node, const Dims& result, std::int64_t axis) const {

@@ -89,7 +89,8 @@ struct Planning {
   }
 
   fusion::SizedLayout operator()(const ScanForm& scan) const {
-    return fusion::plan_scan(shape, scan.axis, operands, target.backend, function.forced);
+    return fusion::plan_scan(shape, scan.axis, operands, target.backend, function.forced,
+                             function.bounds);
   }
 
   fusion::SizedLayout operator()(const AttentionForm& attention) const {

@@ -119,6 +119,7 @@ class ScanEmitter {
     }
     out_.coordinates(2, index_, "row", 0, scanned());
     row_pointers(scanned());
+    emit_ends();
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
       if (!is_scan(node.op)) continue;
@@ -129,11 +130,20 @@ class ScanEmitter {
     // last vector, which nothing before it depends on.
     const std::string thread =
         on_host() ? "0" : fmt::format("{}(threadIdx.x) % {}", index_, shares_.threads);
-    out_.line(2, "for ({} block = 0; block < vectors; block += {}) {{", index_, shares_.threads);
+    // Of rows that share a block and end elsewhere the threads beyond read nothing.
+    const std::string_view loop_end = bounded() && shares_.rows == 1 ? "row_vectors" : "vectors";
+    out_.line(2, "for ({0} block = 0; block < {1}; block += {2}) {{", index_, loop_end,
+              shares_.threads);
     out_.line(3, "const {} vector = block + {};", index_, thread);
-    out_.line(3, "const {} first = row_or_last(vector, vectors) * {};", index_, schedule_.width);
+    if (bounded()) {
+      out_.line(3, "const bool inside = {}vector < row_vectors;",
+                shares_.rows == 1 ? "" : "active && ");
+      out_.line(3, "const {0} first = inside ? vector * {1} : 0;", index_, schedule_.width);
+    } else {
+      out_.line(3, "const {} first = row_or_last(vector, vectors) * {};", index_, schedule_.width);
+    }
     if (on_host()) {
-      out_.line(3, "const int lanes = int(least(length - first, {}({})));", index_,
+      out_.line(3, "const int lanes = int(least({} - first, {}({})));", length(), index_,
                 schedule_.width);
     }
   }
@@ -150,6 +160,7 @@ class ScanEmitter {
     }
     if (scanned() > 0) out_.coordinates(2, index_, "row", 0, scanned());
     row_pointers(scanned());
+    emit_ends();
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
       if (!is_scan(node.op)) continue;
@@ -159,7 +170,7 @@ class ScanEmitter {
     if (loads_ahead()) {
       open_batches();
     } else {
-      out_.line(2, "for ({0} at_{1} = 0; at_{1} < length.divisor; ++at_{1}) {{", index_, scanned());
+      out_.line(2, "for ({0} at_{1} = 0; at_{1} < {2}; ++at_{1}) {{", index_, scanned(), length());
     }
   }
 
@@ -167,15 +178,15 @@ class ScanEmitter {
   // the end of the columns the last element is loaded more than once.
   void open_batches() {
     const int batch = shares_.batch;
-    out_.line(2, "for ({0} batch = 0; batch < length.divisor; batch += {1}) {{", index_, batch);
+    out_.line(2, "for ({0} batch = 0; batch < {1}; batch += {2}) {{", index_, length(), batch);
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (is_loaded(i)) {
         out_.line(3, "{} {}_batch[{}];", loaded_type(i), operands_[i].name, batch);
       }
     }
     out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", batch);
-    out_.line(4, "const {0} at_{1} = least(batch + {0}(step), length.divisor - 1);", index_,
-              scanned());
+    out_.line(4, "const {0} at_{1} = least(batch + {0}(step), {2} - 1);", index_, scanned(),
+              length());
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (is_loaded(i)) out_.line(4, "{}_batch[step] = {};", operands_[i].name, load_text(i));
     }
@@ -183,7 +194,7 @@ class ScanEmitter {
     out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", batch);
     out_.indent(1);
     out_.line(3, "const {0} at_{1} = batch + {0}(step);", index_, scanned());
-    out_.line(3, "if (at_{} >= length.divisor) break;", scanned());
+    out_.line(3, "if (at_{} >= {}) break;", scanned(), length());
   }
 
   void row_pointers(std::uint32_t to) {
@@ -207,6 +218,62 @@ class ScanEmitter {
                           operands_[i].stride_name(scanned()));
     }
     return text;
+  }
+
+  // -- Where axes end
+
+  bool bounded() const { return !graph_.bounds.empty(); }
+  /// How many elements a row, or a column, has.
+  std::string_view length() const {
+    return bounded() ? "row_length" : along() ? "length" : "length.divisor";
+  }
+
+  // Before anything else of a row is read: how many elements it has, none where it is beyond
+  // another end itself.
+  void emit_ends() {
+    if (!bounded()) return;
+    std::string elements = !along() ? "length.divisor" : on_host() ? "length" : "vectors";
+    std::string there;
+    for (std::size_t b = 0; b < graph_.bounds.size(); ++b) {
+      const std::string end = end_text(graph_.bounds[b].end);
+      const auto axis = static_cast<std::uint32_t>(schedule_.bounds[b]);
+      if (axis == scanned()) {
+        elements = fmt::format("end_within({}, {})", end, elements);
+        continue;
+      }
+      const std::string at = axis == inner() ? "first" : fmt::format("at_{}", axis);
+      there += fmt::format("{}{} < end_within({}, {}(-1))", there.empty() ? "" : " && ", at, end,
+                           index_);
+    }
+    if (!there.empty()) elements = fmt::format("{} ? {} : 0", there, elements);
+    const bool in_vectors = along() && !on_host();
+    out_.line(2, "const {} {} = {};", index_, in_vectors ? "row_vectors" : "row_length", elements);
+    if (along() && on_host()) {
+      out_.line(2, "const {0} row_vectors = (row_length + {1}) / {2};", index_, schedule_.width - 1,
+                schedule_.width);
+    }
+  }
+
+  // An end is an argument: the same number for all of a row.
+  std::string end_text(NodeId id) const {
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::scalar) {
+      return node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
+    }
+    const auto operand = std::ranges::find_if(operands_, [&](const NamedOperand& o) {
+      return node.op == Op::input && !o.output && o.argument == node.payload;
+    });
+    if (operand == operands_.end()) {
+      throw Error(Code::internal, "emit_scan: expected an end that is an argument");
+    }
+    const auto i = static_cast<std::size_t>(operand - operands_.begin());
+    std::string at = operand->name + "_row";
+    if (!along() && has_lanes(i)) {
+      at += schedule_.operands[i].access == Access::contiguous
+                ? " + first"
+                : fmt::format(" + {}(first) * {}", signed_index_, operand->stride_name(inner()));
+    }
+    return fmt::format("to<{}>(*({}))", compute_type(node.dtype), at);
   }
 
   // -- Values, lane by lane
@@ -246,7 +313,9 @@ class ScanEmitter {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!is_loaded(i)) continue;
       const std::string& name = operands_[i].name;
-      const std::string text = loads_ahead() ? name + "_batch[step]" : load_text(i);
+      std::string text = loads_ahead() ? name + "_batch[step]" : load_text(i);
+      if (bounded() && along() && !on_host())
+        text = fmt::format("inside ? {} : {}{{}}", text, loaded_type(i));
       if (has_lanes(i)) {
         out_.line(3, "const auto {}_lanes = {};", name, text);
       } else {
@@ -330,6 +399,7 @@ class ScanEmitter {
 
   void store_results() {
     const std::string guard = !along()            ? ""
+                              : bounded()         ? "if (inside) "
                               : shares_.rows == 1 ? "if (vector < vectors) "
                                                   : "if (active && vector < vectors) ";
     for (std::size_t i = 0; i < operands_.size(); ++i) {

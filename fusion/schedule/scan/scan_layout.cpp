@@ -41,11 +41,14 @@ using Axis = MergedAxis;
 
 // The axes that are not scanned, the last the fastest in the first output.
 ScratchVector<Axis> other_axes(const Sizes& shape, std::size_t scanned,
-                               std::span<const SizedOperand> operands) {
+                               std::span<const SizedOperand> operands,
+                               std::span<const AxisBound> bounds) {
   ScratchVector<Axis> axes;
   axes.reserve(shape.size() + 1);  // with the scanned one
   for (std::size_t k = 0; k < shape.size(); ++k) {
-    if (k != scanned && shape[k] != 1) add_axis(axes, shape, k, operands);
+    const bool bounded = is_bounded(bounds, k);
+    if (k == scanned || (shape[k] == 1 && !bounded)) continue;
+    add_axis(axes, shape, k, operands).bounded = bounded;
   }
   sort_by_memory(axes, operands, first_output(operands));
   merge(axes);
@@ -120,23 +123,28 @@ void map_scan_to_threads(SizedLayout& layout, Size rows, Backend backend,
 }  // namespace
 
 SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const SizedOperand> operands,
-                      Backend backend, const ForcedRows& forced) {
+                      Backend backend, const ForcedRows& forced,
+                      std::span<const AxisBound> bounds) {
   SizedLayout layout;
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
   reserve_operands(layout, operands.size());
   const std::size_t output = first_output(operands);
-  ScratchVector<Axis> axes = other_axes(shape, axis, operands);
+  ScratchVector<Axis> axes = other_axes(shape, axis, operands, bounds);
   const bool across =
       !axes.empty() && abs(axes.back().strides[output]) < abs(operands[output].strides[axis]);
   schedule.scan = across ? ScanSchedule::across : ScanSchedule::along;
   if (axes.empty()) axes.push_back({1, SizedStrides(operands.size(), 0), {}});
-  add_axis(axes, shape, axis, operands);
+  add_axis(axes, shape, axis, operands).bounded = is_bounded(bounds, axis);
   if (across) std::swap(axes.back(), axes.end()[-2]);
   schedule.rank = static_cast<int>(axes.size());
   schedule.width = !across && backend == Backend::host
                        ? choose_host_width(axes.back().size)
                        : choose_width(axes.back(), across, operands, backend, forced);
+  // A vector ends with the row, and no column of it before another one.
+  const bool ends_within = axes.back().bounded || ends_by_lane(axes, bounds);
+  if (ends_within && (across || backend != Backend::host)) schedule.width = 1;
+  schedule.bounds = bounded_axes(axes, bounds);
   layout.reduced = shape[axis];
   Size others = 1;
   for (const Axis& axis : axes) others *= axis.size;

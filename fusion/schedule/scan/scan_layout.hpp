@@ -16,7 +16,8 @@ namespace kiln::fusion {
 /// thread scans columns. Of what a test asks for, threads are those of a row, and at least as many
 /// as have a block of the order of numerics.md.
 SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const SizedOperand> operands,
-                      Backend backend, const ForcedRows& forced = {});
+                      Backend backend, const ForcedRows& forced = {},
+                      std::span<const AxisBound> bounds = {});
 Layout plan_scan(const Dims& shape, std::size_t axis, std::span<const Operand> operands,
                  Backend backend);
 

@@ -69,6 +69,9 @@ TEST_P(AmdIndexed, EndsBetweenVectors) {
   EXPECT_LE(narrow(ended, "load"), 1) << ended.assembly;
   EXPECT_LE(narrow(ended, "store"), 1) << ended.assembly;
   machine_of("sum(f32(y[:, :n]), -1)", {kValues, kEnd});
+  for (const char* text : {"cumsum(f32(y[:, :n]), -1)", "cumsum(f32(y[:n]), 0)"}) {
+    machine_of(text, {kValues, kEnd});
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdIndexed,
@@ -90,6 +93,8 @@ TEST(NvidiaIndexed, Compiles) {
     EXPECT_EQ(scratch("take(x, i) * 2", {kRows, kPlaces}), 0) << target;
     EXPECT_EQ(scratch("put(x, i, y * 2)", {kRows, kPlaces, kValues}), 0) << target;
     EXPECT_EQ(scratch("sum(f32(y[:, :n]), -1)", {kValues, kEnd}), 0) << target;
+    EXPECT_EQ(scratch("cumsum(f32(y[:, :n]), -1)", {kValues, kEnd}), 0) << target;
+    EXPECT_EQ(scratch("cumsum(f32(y[:n]), 0)", {kValues, kEnd}), 0) << target;
   }
 }
 

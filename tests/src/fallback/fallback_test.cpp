@@ -554,6 +554,9 @@ TEST_P(Fallbacks, ServeWhatEndsWhereDataSays) {
   check("argmax(x[:, :n], -1), any(x[:, :n] > 6, -1)", {x, one}, 0);
   check("mean(x[:, :n], -1)", {x, one}, 8);
   check("softmax(x[:, :n], -1)", {x, one}, 16);
+  check("cumsum(x[:, :n], -1)", {x, each}, 8);
+  check("cumsum(x[:n], -1) * 2", {x, one}, 8);
+  check("cumsum(x[:, :n], 0)", {x, one}, 8);
   check("sum(x[:n], 0)", {x, one}, 8);
   check_program("y = x[:, :n] * 2; y - sum(y, -1)", {x, one}, 1e-5);
 }

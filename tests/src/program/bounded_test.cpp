@@ -72,6 +72,51 @@ TEST_P(Bounded, AddsUpSumsOfGroups) {
   check_lengths("sum(sum(x[:, :n], -1) * 2, -2)", {x, kOne}, 1, 5, 1e-5, How::program);
 }
 
+// Along rows, of which a block of threads has one or several, and along columns; the axis along
+// which they run ends, or another one, or where a number for each row or column says.
+TEST_P(Bounded, RunsUpToTheEnd) {
+  const HostArray x = random_array(DType::f32, {3, 700}, 11, 0.25);
+  check_lengths("cumsum(x[:, :n], -1)", {x, kOne}, 1, 700, 1e-5);
+  check_lengths("cumsum(x[:n], -1)", {x, kOne}, 1, 3, 1e-5);
+  check_lengths("cummax(exp(x)[:, :n], -1) * 2", {x, kOne}, 1, 700, 1e-5);
+  check_lengths("cumsum(x, -1)[:, :n] * 2", {x, kOne}, 1, 700, 1e-5, How::program);
+  const HostArray y = random_array(DType::bf16, {37, 24}, 12, 0.25);
+  check_lengths("cumsum(f32(y[:, :n]), -1)", {y, kOne}, 1, 24, 1e-5);
+  check_lengths("cumsum(f32(y[:n]), 0)", {y, kOne}, 1, 37, 1e-5);
+  check_lengths("cumsum(f32(y[:n]), -1)", {y, kOne}, 1, 37, 1e-5);
+  check_lengths("cumsum(i32(y[:, :n] * 40), 0), y[:, :n] + 1", {y, kOne}, 1, 24, 1e-2);
+  check_lengths("cumsum(softmax(f32(y[:, :n]), -1), -1)", {y, kOne}, 1, 24, 1e-4, How::program);
+  check_lengths("cumsum(softmax(f32(y[:, :n]), -1), -1)", {y, kOne}, 1, 24, 1e-4, How::recorded);
+  const HostArray z = random_array(DType::f32, {5, 9, 16}, 13, 0.25);
+  const HostArray n = integers(DType::i64, {5, 1, 1}, {3, 0, 9, 20, 1});
+  const HostArray m = integers(DType::i32, {16}, {9, 0, 5, 7, 1, 2, 3, 4, 99, -1});
+  check_stored("cumsum(z[:, :n], 1)", {z, n}, 1e-5, How::function);
+  check_stored("cumsum(z[:, :, :n], -1)", {z, n}, 1e-5, How::function);
+  check_stored("cumsum(z[:, :, :n], 1)", {z, n}, 1e-5, How::function);
+  check_stored("cumsum(z[:, :n], 1)", {z, m}, 1e-5, How::function);
+  check_stored("cumsum(z[:, :n], 0)", {z, m}, 1e-5, How::function);
+}
+
+// What is before an end has the bits that it has where nothing ends.
+TEST_P(Bounded, RunsWithTheBitsOfAllElements) {
+  for (const Dims& shape : {Dims{3, 1500}, Dims{70, 40}}) {
+    const HostArray x = random_array(DType::f32, shape, 14);
+    for (const std::size_t axis : {0, 1}) {
+      const std::string whole = fmt::format("cumsum(x, {})", axis);
+      const std::string ended = fmt::format("cumsum(x[{}:n], {})", axis == 0 ? "" : ":, ", axis);
+      const std::int64_t n = shape[axis] * 2 / 3;
+      const HostArray want = outputs_of(whole, {x}, How::function).front();
+      const HostArray got =
+          outputs_of(ended, {x, integers(DType::i32, {}, {n})}, How::function).front();
+      for (std::int64_t i = 0; i < x.size(); ++i) {
+        const std::int64_t at = axis == 0 ? i / shape[1] : i % shape[1];
+        if (at >= n) continue;
+        ASSERT_EQ(testing::get_bits(got, i), testing::get_bits(want, i)) << ended << ", " << i;
+      }
+    }
+  }
+}
+
 TEST_P(Bounded, StoresWhatIsBeforeTheEnd) {
   const HostArray x = random_array(DType::f16, {5, 6, 24}, 2);
   check_lengths("x[:n] * 2 + 1", {x, kOne}, 1, 5, 1e-3);
@@ -181,6 +226,11 @@ TEST(BoundedMemory, IsNotTouchedBeyondTheEnd) {
     const View x(from, DType::f32, {16, 64}, cpu);
     const View y(to, DType::f32, {16, 64}, cpu);
     parse("map", "x[:n] + 1").call(stream, {{x, Argument(count)}}, {{y}});
+    parse("scan", "cumsum(x[:n], 1)").call(stream, {{x, Argument(count)}}, {{y}});
+    parse("scan", "cumsum(x[:n], 0)").call(stream, {{x, Argument(count)}}, {{y}});
+    const View row(from, DType::f32, {1, 1024}, cpu);
+    const View sums(to, DType::f32, {1, 1024}, cpu);
+    parse("scan", "cumsum(x[:, :n], 1)").call(stream, {{row, Argument(64 * count)}}, {{sums}});
     const View s(to, DType::f32, {16, 1}, cpu);
     parse("rows", "sum(x[:n], -1)").call(stream, {{x, Argument(count)}}, {{s}});
     std::vector<float> sum(64);
@@ -203,7 +253,8 @@ TEST(BoundedErrors, NameWhatDoesNotFit) {
   };
   EXPECT_THAT(message("x[:, :n] + 1", Code::invalid_argument),
               ::testing::HasSubstr("expected an end that broadcasts to [4,1]"));
-  EXPECT_THAT(message("cumsum(x[:n], 0)", Code::unsupported), ::testing::HasSubstr("cumsum"));
+  EXPECT_THAT(message("cumsum(x[:n], 1)", Code::unsupported),
+              ::testing::HasSubstr("cumsum: runs along an axis along which the end of another"));
 }
 
 }  // namespace
