@@ -1,10 +1,10 @@
 // Run-time extents: which axes of each value end where another value says (graph/indexed.hpp). A
-// bound travels along with the shape. What is computed element by element ends where the first of
-// its operands ends, along the axes that those have; an operand that is broadcast along an axis
-// bounds nothing there. A reduction over a bounded axis covers what is before the end, and its
-// result ends along the other axes as its operand does. So does what is concatenated of operands
-// that end alike along another axis. What is taken at bounded places is bounded along their axes,
-// and puts store as much.
+// bound travels along with the shape. What is computed element by element, or runs along an axis,
+// ends where the first of its operands ends, along the axes that those have; an operand that is
+// broadcast along an axis bounds nothing there. A reduction over a bounded axis covers what is
+// before the end, and its result ends along the other axes as its operand does. So does what is
+// concatenated of operands that end alike along another axis. What is taken at bounded places is
+// bounded along their axes, and puts store as much.
 #pragma once
 
 #include <string_view>
