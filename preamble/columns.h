@@ -141,10 +141,22 @@ KILN_FN u32 column_thread() {
   const u32 thread = thread_of<Columns, Threads>();
   return thread % Exchange::kTogether * Exchange::kGroups + thread / Exchange::kTogether;
 }
+// Where threads of several waves have a column: what each wave has of all columns of a block, and
+// what these come to.
 template <int Bytes, int Columns, int Threads, int Rows, int Width>
 struct ColumnSlots {
-  enum : int { kGroups = ColumnExchange<Columns, Threads>::kGroups };
-  alignas(16) u8 byte[kGroups == 1 ? 16 : kGroups * Columns * Rows * Width * Bytes];
+  enum : int {
+    kGroups = ColumnExchange<Columns, Threads>::kGroups,
+    kBytes = kGroups == 1 ? 16 : Columns * Rows * Width * Bytes,
+  };
+  alignas(16) u8 wave[kGroups == 1 ? 16 : kGroups * kBytes];
+  alignas(16) u8 all[kBytes];
+};
+
+// Lanes in shared memory, which take few accesses.
+template <class T, int Width>
+struct alignas(sizeof(T) * Width % 16 == 0 ? 16 : alignof(T)) SharedLanes {
+  T lane[Width];
 };
 
 // Combines lanes whose numbers differ in the bits from `Least` up to below `End`, in the highest
@@ -159,6 +171,30 @@ KILN_FN T reduce_across(T value) {
   }
 }
 
+// The same of `Count` values for each lane, of which two lanes that combine them keep one half each
+// as long as there are two: the lane whose bits from `Least` on are k has those from k Count /
+// (End / Least) on in the end.
+template <class Reduction, int Least, int End, int Count, class T, int Most>
+KILN_FN void scatter_across(Lanes<T, Most>& lanes) {
+  if constexpr (End / 2 >= Least) {
+    if constexpr (Count == 1) {
+      lanes.lane[0] = reduce_across<Reduction, Least, End>(lanes.lane[0]);
+    } else {
+      const bool upper = (threadIdx.x & (End / 2)) != 0;
+      KILN_UNROLL for (int i = 0; i < Count / 2; ++i) {
+        T kept = lanes.lane[i];
+        T given = lanes.lane[i + Count / 2];
+        if (upper) {  // not a choice between two places, for which compilers keep lanes in memory
+          kept = lanes.lane[i + Count / 2];
+          given = lanes.lane[i];
+        }
+        lanes.lane[i] = Reduction::combine(kept, exchange<End / 2, false>(given));
+      }
+      scatter_across<Reduction, Least, End / 2, Count / 2>(lanes);
+    }
+  }
+}
+
 template <class Reduction, int Stride, int Count, class T>
 KILN_FN T combine_slots(const T* slots) {
   if constexpr (Count == 1) {
@@ -169,29 +205,44 @@ KILN_FN T combine_slots(const T* slots) {
   }
 }
 
-// Every thread of a column gets its result.
+// Every thread of a column gets its result. What waves have is combined by a thread for each
+// column: if every thread did that for its own, shared memory would take longer than the loads of
+// 512 rows.
 template <class Reduction, int Columns, int Threads, class T, int Width, class Slots>
 KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
   using Exchange = ColumnExchange<Columns, Threads>;
-  KILN_UNROLL for (int i = 0; i < Width; ++i) {
-    lanes.lane[i] = reduce_across<Reduction, Columns, Columns * Exchange::kTogether>(lanes.lane[i]);
-  }
-  if constexpr (Exchange::kGroups > 1) {
-    constexpr int kStride = Columns * Width;
-    T* const own = reinterpret_cast<T*>(slots.byte) +
-                   threadIdx.x / (Columns * Threads) * (Exchange::kGroups * kStride) +
-                   threadIdx.x % Columns;
-    const int thread = int(thread_of<Columns, Threads>());
-    KILN_SYNCHRONIZE();  // all have read the slots of the reduction before
-    if (thread % Exchange::kTogether == 0) {
-      KILN_UNROLL for (int i = 0; i < Width; ++i) {
-        own[thread / Exchange::kTogether * kStride + i * Columns] = lanes.lane[i];
+  if constexpr (Exchange::kGroups == 1) {
+    KILN_UNROLL for (int i = 0; i < Width; ++i) {
+      lanes.lane[i] =
+          reduce_across<Reduction, Columns, Columns * Exchange::kTogether>(lanes.lane[i]);
+    }
+  } else {
+    constexpr int kTogether = Exchange::kTogether;
+    constexpr int kAll = Columns * Width;
+    constexpr int kOwn = Width / kTogether == 0 ? 1 : Width / kTogether;
+    const int row = int(threadIdx.x) / (Columns * Threads);
+    const int number = int(threadIdx.x) % (Columns * Threads);
+    const int column = number % Columns;
+    const int thread = number / Columns;
+    T* const waves = reinterpret_cast<T*>(slots.wave) + row * (Exchange::kGroups * kAll);
+    T* const all = reinterpret_cast<T*>(slots.all) + row * kAll;
+    scatter_across<Reduction, Columns, Columns * kTogether, Width>(lanes);
+    // Where there are more threads than lanes, some have the same.
+    const int lane = thread % kTogether * Width / kTogether;
+    SharedLanes<T, kOwn> own;
+    KILN_UNROLL for (int i = 0; i < kOwn; ++i) own.lane[i] = lanes.lane[i];
+    *reinterpret_cast<SharedLanes<T, kOwn>*>(waves + thread / kTogether * kAll + column * Width +
+                                             lane) = own;
+    KILN_SYNCHRONIZE();
+    KILN_UNROLL for (int i = 0; i < kAll; i += Columns * Threads) {
+      const int place = i + number;
+      if (place < kAll) {
+        all[place] = combine_slots<Reduction, kAll, Exchange::kGroups>(waves + place);
       }
     }
     KILN_SYNCHRONIZE();
-    KILN_UNROLL for (int i = 0; i < Width; ++i) {
-      lanes.lane[i] = combine_slots<Reduction, kStride, Exchange::kGroups>(own + i * Columns);
-    }
+    const auto& result = *reinterpret_cast<const SharedLanes<T, Width>*>(all + column * Width);
+    KILN_UNROLL for (int i = 0; i < Width; ++i) lanes.lane[i] = result.lane[i];
   }
 }
 

@@ -124,6 +124,13 @@ int residues_in_batch(int folded, const VectorBytes& bytes, const RowModel& mode
 constexpr int kLineBytes = 128;
 constexpr int kLine = 8;  // vectors of 16 bytes
 
+// Vectors of columns side by side in a block where `threads` keep each column: a line, so that as
+// many threads of a column as can be are in one wave, which combines what they have without shared
+// memory. Where columns have a thread each, a block has but one strip.
+int strip_of_kept(int line, int threads, const RowModel& model) {
+  return threads == 1 ? std::max(line, model.block) : line;
+}
+
 // As many threads for each column as fill the device, if a block has `strip` vectors of columns
 // side by side. Each has at least a batch to read.
 int threads_that_fill(const ColumnSpace& space, int strip, const RowModel& model) {
@@ -175,7 +182,7 @@ KeptColumns kept_columns(const ColumnSpace& space, int joined, int bytes, int mo
   const int most = model.max_threads / threads;
   const int strip = space.forced.columns != 0
                         ? std::min({few, space.forced.columns, most})
-                        : std::min({few, std::max(line, model.block / threads), most});
+                        : std::min({few, strip_of_kept(line, threads, model), most});
   const bool wide = strip == few || strip >= std::max(1, line / 2) || space.forced.columns != 0;
   return {threads, wide ? strip : 0, (space.length + threads - 1) / threads};
 }
@@ -199,8 +206,7 @@ KeptColumns short_columns(const ColumnSpace& space, int joined, int bytes, int b
       each() > model.max_vectors) {
     return {};
   }
-  const int strip =
-      std::min(power_of_two_from(space.across), std::max(kLine, model.block / threads));
+  const int strip = std::min(power_of_two_from(space.across), strip_of_kept(kLine, threads, model));
   return {threads, strip, each()};
 }
 

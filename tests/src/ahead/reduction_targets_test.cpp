@@ -80,7 +80,10 @@ TEST_P(AmdReductions, ColumnsAreReadInWholeVectors) {
   expect_no_scratch(few);
   EXPECT_EQ(few.count("global_load_(dwordx4|b128)"), 4) << few.assembly;
   EXPECT_EQ(few.count("global_store_(dwordx4|b128)"), 1) << few.assembly;
-  EXPECT_EQ(few.count("ds_swizzle"), 16) << "of a chunk, and of chunks\n" << few.assembly;
+  EXPECT_GT(few.count("ds_swizzle"), 0) << few.assembly;
+  EXPECT_LE(few.count("ds_swizzle"), 2 * 3) << "of a chunk, and of chunks: threads that combine "
+                                               "four columns keep half of what they have\n"
+                                            << few.assembly;
   const Machine many = machine_code("sum(x, 0)", DType::bf16, {64, 1 << 21}, GetParam());
   expect_no_scratch(many);
   EXPECT_EQ(many.count("global_load_(dwordx4|b128)"), 4) << many.assembly;
