@@ -1,6 +1,4 @@
-// Blocks that share a row: a cluster, whose blocks run at the same time and access each other's
-// shared memory. NVIDIA GPUs have clusters from compute capability 9.0 on; other targets never call
-// this.
+// Rows that the blocks of a cluster (blocks.h) share.
 //
 // Asked for by: ClusterSlots ClusterChunks
 #pragma once
@@ -11,27 +9,6 @@
 #if !KILN_HOST
 
 namespace kiln {
-
-#if KILN_NVIDIA && __CUDA_ARCH__ >= 900
-// The address in the shared memory of `block` that corresponds to `own` in this block's.
-template <class T>
-KILN_FN T* in_block(T* own, u32 block) {
-  u64 place;
-  asm("mapa.u64 %0, %1, %2;" : "=l"(place) : "l"(own), "r"(block));
-  return reinterpret_cast<T*>(place);
-}
-// A barrier of the cluster in two halves: threads arrive, and later wait for all to have arrived.
-KILN_FN void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-KILN_FN void await_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
-#else
-__device__ void* place_in_block(void* own, u32 block);
-template <class T>
-KILN_FN T* in_block(T* own, u32 block) {
-  return static_cast<T*>(place_in_block(own, block));
-}
-__device__ void arrive_in_cluster();
-__device__ void await_cluster();
-#endif
 
 // One slot for every wave of this block, and one for every block.
 template <class T, int Threads, int Blocks>

@@ -205,9 +205,48 @@ KILN_FN T combine_slots(const T* slots) {
   }
 }
 
-// Every thread of a column gets its result. What waves have is combined by a thread for each
-// column: if every thread did that for its own, shared memory would take longer than the loads of
-// 512 rows.
+// Leaves what this wave has of its columns in the slots of waves: of a block with several rows in
+// those of its row.
+template <class Reduction, int Columns, int Threads, class T, int Width, class Slots>
+KILN_FN void leave_in_waves(Lanes<T, Width>& lanes, Slots& slots) {
+  constexpr int kTogether = ColumnExchange<Columns, Threads>::kTogether;
+  constexpr int kWaves = ColumnExchange<Columns, Threads>::kGroups;
+  constexpr int kAll = Columns * Width;
+  constexpr int kOwn = Width / kTogether == 0 ? 1 : Width / kTogether;
+  const int row = int(threadIdx.x) / (Columns * Threads);
+  const int column = int(threadIdx.x) % Columns;
+  const int thread = int(thread_of<Columns, Threads>());
+  scatter_across<Reduction, Columns, Columns * kTogether, Width>(lanes);
+  // Where there are more threads than lanes, some have the same.
+  const int lane = thread % kTogether * Width / kTogether;
+  SharedLanes<T, kOwn> own;
+  KILN_UNROLL for (int i = 0; i < kOwn; ++i) own.lane[i] = lanes.lane[i];
+  T* const slot = reinterpret_cast<T*>(slots.wave) + (row * kWaves + thread / kTogether) * kAll;
+  *reinterpret_cast<SharedLanes<T, kOwn>*>(slot + column * Width + lane) = own;
+}
+// After a barrier one thread combines each lane of a column: put(place, value).
+template <class Reduction, int Columns, int Threads, class T, int Width, class Slots, class Put>
+KILN_FN void combine_wave_slots(Slots& slots, const Put& put) {
+  constexpr int kWaves = ColumnExchange<Columns, Threads>::kGroups;
+  constexpr int kAll = Columns * Width;
+  const int row = int(threadIdx.x) / (Columns * Threads);
+  const int number = int(threadIdx.x) % (Columns * Threads);
+  const T* const waves = reinterpret_cast<const T*>(slots.wave) + row * kWaves * kAll;
+  KILN_UNROLL for (int i = 0; i < kAll; i += Columns * Threads) {
+    const int place = i + number;
+    if (place < kAll) put(place, combine_slots<Reduction, kAll, kWaves>(waves + place));
+  }
+}
+template <int Columns, int Threads, class T, int Width>
+KILN_FN void read_columns(Lanes<T, Width>& lanes, const T* all) {
+  const int column = int(threadIdx.x) % Columns;
+  const auto& own = *reinterpret_cast<const SharedLanes<T, Width>*>(all + column * Width);
+  KILN_UNROLL for (int i = 0; i < Width; ++i) lanes.lane[i] = own.lane[i];
+}
+
+// Every thread of a column gets its result. What waves have is combined by one thread for each
+// lane of a column: if every thread did that for its own, shared memory would take longer than the
+// loads of 512 rows.
 template <class Reduction, int Columns, int Threads, class T, int Width, class Slots>
 KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
   using Exchange = ColumnExchange<Columns, Threads>;
@@ -217,34 +256,59 @@ KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
           reduce_across<Reduction, Columns, Columns * Exchange::kTogether>(lanes.lane[i]);
     }
   } else {
-    constexpr int kTogether = Exchange::kTogether;
-    constexpr int kAll = Columns * Width;
-    constexpr int kOwn = Width / kTogether == 0 ? 1 : Width / kTogether;
-    const int row = int(threadIdx.x) / (Columns * Threads);
-    const int number = int(threadIdx.x) % (Columns * Threads);
-    const int column = number % Columns;
-    const int thread = number / Columns;
-    T* const waves = reinterpret_cast<T*>(slots.wave) + row * (Exchange::kGroups * kAll);
-    T* const all = reinterpret_cast<T*>(slots.all) + row * kAll;
-    scatter_across<Reduction, Columns, Columns * kTogether, Width>(lanes);
-    // Where there are more threads than lanes, some have the same.
-    const int lane = thread % kTogether * Width / kTogether;
-    SharedLanes<T, kOwn> own;
-    KILN_UNROLL for (int i = 0; i < kOwn; ++i) own.lane[i] = lanes.lane[i];
-    *reinterpret_cast<SharedLanes<T, kOwn>*>(waves + thread / kTogether * kAll + column * Width +
-                                             lane) = own;
+    T* const all = reinterpret_cast<T*>(slots.all) +
+                   int(threadIdx.x) / (Columns * Threads) * (Columns * Width);
+    leave_in_waves<Reduction, Columns, Threads>(lanes, slots);
     KILN_SYNCHRONIZE();
-    KILN_UNROLL for (int i = 0; i < kAll; i += Columns * Threads) {
-      const int place = i + number;
-      if (place < kAll) {
-        all[place] = combine_slots<Reduction, kAll, Exchange::kGroups>(waves + place);
-      }
-    }
+    combine_wave_slots<Reduction, Columns, Threads, T, Width>(
+        slots, [&](int place, T value) { all[place] = value; });
     KILN_SYNCHRONIZE();
-    const auto& result = *reinterpret_cast<const SharedLanes<T, Width>*>(all + column * Width);
-    KILN_UNROLL for (int i = 0; i < Width; ++i) lanes.lane[i] = result.lane[i];
+    read_columns<Columns, Threads>(lanes, all);
   }
 }
+
+#if KILN_NVIDIA
+// ---- the blocks of a column ---------------------------------------------------------------------
+
+// Where the blocks of a cluster share columns, neighbouring elements are those of neighbouring
+// blocks. Beside the slots of a block there is what each block has of all columns.
+template <int Bytes, int Columns, int Threads, int Width, int Blocks>
+struct ClusterColumnSlots : ColumnSlots<Bytes, Columns, Threads, 1, Width> {
+  alignas(16) u8 block[Blocks * Columns * Width * Bytes];
+};
+
+// The number of this thread among the `Threads` of each block.
+template <int Columns, int Threads, int Blocks>
+KILN_FN u32 column_thread_in_cluster() {
+  return column_thread<Columns, Threads>() * Blocks + block_of_cluster();
+}
+
+// Like reduce_columns() of a block, whose threads' residues differ in the highest bits. As a row
+// begins, and after they have read the slots of blocks, threads arrive at a barrier of the cluster
+// that they await before they write there, or in the end.
+template <class Reduction, int Columns, int Threads, int Blocks, class T, int Width, class Slots>
+KILN_FN void reduce_columns_in_cluster(Lanes<T, Width>& lanes, Slots& slots) {
+  constexpr int kAll = Columns * Width;
+  T* const blocks = reinterpret_cast<T*>(slots.block);
+  T* const all = reinterpret_cast<T*>(slots.all);
+  leave_in_waves<Reduction, Columns, Threads>(lanes, slots);
+  KILN_SYNCHRONIZE();
+  await_cluster();
+  combine_wave_slots<Reduction, Columns, Threads, T, Width>(slots, [&](int place, T value) {
+    T* const own = blocks + int(block_of_cluster()) * kAll + place;
+    KILN_UNROLL for (int block = 0; block < Blocks; ++block) * in_block(own, u32(block)) = value;
+  });
+  arrive_in_cluster();
+  await_cluster();
+  KILN_UNROLL for (int i = 0; i < kAll; i += Columns * Threads) {
+    const int place = i + int(threadIdx.x);
+    if (place < kAll) all[place] = combine_slots<Reduction, kAll, Blocks>(blocks + place);
+  }
+  arrive_in_cluster();
+  KILN_SYNCHRONIZE();
+  read_columns<Columns, Threads>(lanes, all);
+}
+#endif
 
 // Joins the results of `Joined` neighbouring columns that are one row: each of them gets the row's.
 // Threads that are side by side have neighbouring vectors.

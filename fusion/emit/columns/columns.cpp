@@ -39,13 +39,19 @@ class ColumnEmitter : public ReductionEmitter {
       const int index = schedule_.wide_index ? 8 : 4;
       bytes = std::max(bytes, is_arg_reduction(node.op) ? 2 * std::max(own, index) : own);
     }
-    out_.line(1, "KILN_SHARED ColumnSlots<{}, {}, {}, {}, {}> slots;", bytes, rows_.columns,
-              rows_.threads, rows_.rows, schedule_.width);
+    if (rows_.in_cluster()) {
+      out_.line(1, "KILN_SHARED ClusterColumnSlots<{}, {}, {}, {}, {}> slots;", bytes,
+                rows_.columns, rows_.block_threads(), schedule_.width, rows_.cluster_blocks);
+    } else {
+      out_.line(1, "KILN_SHARED ColumnSlots<{}, {}, {}, {}, {}> slots;", bytes, rows_.columns,
+                rows_.threads, rows_.rows, schedule_.width);
+    }
   }
 
   void locate_rows() override {
-    const int threads = rows_.columns * rows_.threads;
-    std::string unit = "item";
+    const int threads = rows_.columns * rows_.block_threads();
+    std::string unit =
+        rows_.in_cluster() ? fmt::format("(item / {})", rows_.cluster_blocks) : "item";
     if (rows_.rows > 1) {
       out_.line(2, "const {} wanted = row_of<{}, {}>(item);", index_, threads, rows_.rows);
       out_.line(2, "const {} unit = least(wanted, row_count - 1);", index_);
@@ -61,8 +67,14 @@ class ColumnEmitter : public ReductionEmitter {
       out_.line(2, "const {} first = strip * {};", index_, schedule_.width);
       if (ends_columns()) out_.line(2, "if (first >= size) continue;");
     } else {
-      out_.line(2, "const {} thread = column_thread<{}, {}>();", index_, rows_.columns,
-                rows_.threads);
+      if (rows_.in_cluster()) {
+        out_.line(2, "arrive_in_cluster();");
+        out_.line(2, "const {} thread = column_thread_in_cluster<{}, {}, {}>();", index_,
+                  rows_.columns, rows_.block_threads(), rows_.cluster_blocks);
+      } else {
+        out_.line(2, "const {} thread = column_thread<{}, {}>();", index_, rows_.columns,
+                  rows_.threads);
+      }
       out_.line(2, "const {} column = (strip * {} + thread_of<1, {}>()) * {};", index_,
                 rows_.columns, rows_.columns, schedule_.width);
       if (change_rows()) {
@@ -189,6 +201,7 @@ class ColumnEmitter : public ReductionEmitter {
   }
 
   void store_row_values() override {
+    if (rows_.in_cluster()) out_.line(2, "await_cluster();");
     bool any = false;
     for_each_result(true, [&](std::size_t, const OperandText&) { any = true; });
     if (!any) return;

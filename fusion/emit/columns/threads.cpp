@@ -191,6 +191,8 @@ void ReductionEmitter::emit_kept_columns(int pass, const Ids& trees) {
   const auto slots = static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows_.vectors)));
   const int residues = kept_residues();
   const int terms = slots / residues;
+  if (copies_pending_) out_.line(2, "wait_copies<0>();");
+  copies_pending_ = false;
   out_.line(2, "KILN_UNROLL for (int turn = 0; turn < {}; ++turn) {{", slots);
   out_.line(3, "const int slot = slot_in_tree<{}, {}>(turn);", residues, slots);
   out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
@@ -208,7 +210,9 @@ void ReductionEmitter::emit_kept_columns(int pass, const Ids& trees) {
   begin_terms(trees, 4, rows_.folded == 0 ? "0" : "turn");
   slot_ = "slot";
   loads_directly_ = true;
+  from_smem_ = passes_.uses_smem();
   emit_vector(pass, 4, "slot");
+  from_smem_ = false;
   loads_directly_ = false;
   slot_.clear();
   if (rows_.folded != 0) fold_terms(trees, 4, "turn", "0");
@@ -223,8 +227,14 @@ void ReductionEmitter::emit_kept_columns(int pass, const Ids& trees) {
 
 // Combines what the threads of a column have.
 void ReductionEmitter::combine_threads(std::size_t id, int depth, const std::string& lanes) {
-  out_.line(depth, "reduce_columns<{}, {}, {}>({}, slots);", info(graph_.nodes[id].op).combiner,
-            rows_.columns, rows_.threads, lanes);
+  const std::string_view combiner = info(graph_.nodes[id].op).combiner;
+  if (rows_.in_cluster()) {
+    out_.line(depth, "reduce_columns_in_cluster<{}, {}, {}, {}>({}, slots);", combiner,
+              rows_.columns, rows_.block_threads(), rows_.cluster_blocks, lanes);
+  } else {
+    out_.line(depth, "reduce_columns<{}, {}, {}>({}, slots);", combiner, rows_.columns,
+              rows_.threads, lanes);
+  }
 }
 
 // Combines neighbouring columns that are one row.

@@ -86,13 +86,13 @@ void ReductionEmitter::declare_smem() {
               rows_.copied         ? "threadIdx.x"
               : rows_.in_cluster() ? "thread_in_block"
                                    : "thread");
-    before += rows_.in_smem * rows_.block_threads() * passes_.vector_bytes(operand);
+    before += rows_.in_smem * rows_.block() * passes_.vector_bytes(operand);
   }
 }
 
 std::string ReductionEmitter::smem_offset() const {
   return fmt::format("(slot - {}) * {}", rows_.register_vectors(),
-                     rows_.block_threads() * schedule_.width);
+                     rows_.block() * schedule_.width);
 }
 
 int ReductionEmitter::smem_alignment(std::size_t operand) const {

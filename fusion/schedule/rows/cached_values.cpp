@@ -84,7 +84,7 @@ bool PassPlanner::is_worth_caching(std::size_t id) const {
 bool PassPlanner::saves_in_place(std::size_t id) const {
   constexpr double kLeastCost = 4;
   const TypedNode& result = graph_.nodes[id];
-  if (rows_.in_cluster()) return false;
+  if (rows_.in_cluster() && rows_.columns == 0) return false;
   if (result.op == Op::input || methods_.rounds(result)) return false;
   std::vector<bool> needed(id + 1, false);
   needed[id] = true;

@@ -58,7 +58,7 @@ void PassPlanner::choose_smem() {
     operand.in_registers = operand.in_registers && (passes > 1 || gives_place(i));
     operand.in_smem = operand.in_registers;
     if (operand.in_smem) {
-      passes_.shared_bytes += rows_.in_smem * rows_.block_threads() * passes_.vector_bytes(operand);
+      passes_.shared_bytes += rows_.in_smem * rows_.block() * passes_.vector_bytes(operand);
     }
   }
 }

@@ -453,6 +453,8 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     columns.forced = device.forced;
     columns.keeps =
         !any_length && !rows.split && !device.forced.read_again && device.forced.threads == 0;
+    columns.clusters = device.clusters && backend == Backend::nvidia && columns.keeps &&
+                       rows.joined_chunks == 0 && rows.folded == 0 && bounds.empty();
     columns.residues = fold.exists()
                            ? fold.residues
                            : residues_of_column(layout.vectors, rows.joined,
@@ -489,11 +491,15 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
       bytes = bytes_of_vector();
     };
     set_width();
+    const bool in_registers = gpu && keeps_on_chip(columns, rows.joined, bytes, backend);
     if (gpu && columns.passes > 1 && !keeps_columns(columns, rows.joined, bytes, backend)) {
       keeps_all = false;
       set_width();
+      if (!in_registers || device.forced.cluster_blocks != 0) {
+        map_copied_columns(rows, columns, on_chip_bytes(bytes), device);
+      }
     }
-    while (gpu && width > 2 && fold.width == 0 &&
+    while (gpu && width > 2 && fold.width == 0 && !rows.copied &&
            !has_room_for_columns(columns, rows.joined, bytes, backend)) {
       width /= 2;
       set_width();
@@ -510,7 +516,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   }
   Size units = layout.rows * layout.splits;
   if (by_columns) {
-    map_columns(rows, columns, bytes, backend);
+    if (!rows.copied) map_columns(rows, columns, bytes, backend);
     if (gpu && layout.reduced > kTreeChunk * (rows.joined_chunks != 0 ? rows.joined : 1)) {
       const bool few = !rows.split && !fold.exists() &&
                        layout.reduced <= std::int64_t{kTreeChunk} * rows.threads;
@@ -537,8 +543,10 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   const Size kept = in_chunks ? vectors_in_chunks(rows, layout.reduced, width) : layout.vectors;
   RowFeatures keeping = bounds.empty() ? device : RowFeatures();
   if (in_chunks && space.passes == 1) keeping.forced.read_again = true;
-  choose_registers(rows, kept, rows.phase < 0 ? layout.vectors : fewest, bytes, width, keeping,
-                   backend);
+  if (!rows.copied) {
+    choose_registers(rows, kept, rows.phase < 0 ? layout.vectors : fewest, bytes, width, keeping,
+                     backend);
+  }
   const PartialResults results{space.trees, space.reductions, space.tree_bytes};
   if (gpu && in_chunks && rows.vectors != 0) {
     // Where so many sums have no place, chunks are read one after the other.

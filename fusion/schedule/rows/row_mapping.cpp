@@ -77,6 +77,7 @@ constexpr int kRoomOfOne = 208 << 10;
 constexpr int kRoomOfTwo = 104 << 10;
 constexpr int kSharedOfBlock = 224 << 10;
 constexpr int kThreadsOfCopies = 512;
+constexpr int kMostSumsOfCopies = 32;  // of columns, beside lanes and addresses
 constexpr int kFewestThreads = 128;
 // Blocks wait for those with whole chunks: of 100,000 f32, of which the last of four chunks has a
 // twentieth, reading two operands again is faster.
@@ -462,6 +463,57 @@ void map_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes&
   rows.threads = kept.threads;
   rows.columns = kept.strip;
   rows.rows = std::max(1, model.block / (rows.columns * rows.threads));
+}
+
+bool map_copied_columns(RowSchedule& rows, const ColumnSpace& space, int bytes,
+                        const RowFeatures& device) {
+  if (!device.clusters || !device.large_smem || bytes == 0 || !space.clusters) return false;
+  const Size elements = space.length * rows.joined;
+  const int residues = power_of_two_from(elements) / kTreeTerms;
+  if (elements > kTreeChunk || elements <= 2 * kLeastResidues) return false;
+  const int few = power_of_two_from(space.across);
+  const int line = std::max(1, kLineBytes / space.vector_bytes);
+  const int forced = device.forced.cluster_blocks;
+  // How much of a line a block has comes before how many blocks a multiprocessor has.
+  struct Form {
+    int part;
+    int room;
+  };
+  constexpr Form kForms[] = {{1, kRoomOfTwo}, {2, kRoomOfTwo}, {1, kRoomOfOne},
+                             {2, kRoomOfOne}, {4, kRoomOfTwo}, {4, kRoomOfOne}};
+  for (const Form& form : kForms) {
+    const int strip = std::min(few, std::max(1, line / form.part));
+    int block = form.room == kRoomOfTwo ? kThreadsOfCopies : 2 * kThreadsOfCopies;
+    for (int blocks = 1; blocks <= kMostBlocks; blocks *= 2) {
+      if (forced != 0) {
+        if (blocks != forced) continue;
+        block = std::min(block, residues / (blocks * rows.joined) * strip);
+      }
+      const int threads = block / strip * blocks;
+      const Size each = (space.length + threads - 1) / threads;
+      if (block < kFewestThreads || threads * rows.joined > residues ||
+          each * block * bytes > form.room ||
+          sums_of(space, 1, std::max(1, space.residues / threads)) > kMostSumsOfCopies) {
+        continue;
+      }
+      rows.cluster_blocks = blocks;
+      rows.threads = threads;
+      rows.columns = strip;
+      rows.rows = 1;
+      rows.vectors = static_cast<int>(each);
+      rows.in_smem = rows.vectors;
+      rows.full_vectors = static_cast<int>(space.length / threads);
+      rows.batch = 1;
+      rows.copied = true;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool keeps_on_chip(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
+                   Backend backend) {
+  return columns_on_chip(space, joined, in_vector, row_model(backend)).strip != 0;
 }
 
 bool keeps_columns(const ColumnSpace& space, int joined, const VectorBytes& in_vector,

@@ -44,8 +44,9 @@ struct ForcedRows {
                             ///< columns of running results
   int width = 0;            ///< GPUs: no more elements in a vector, a power of two
   bool read_again = false;  ///< each pass reads the row, of which nothing is kept on chip
-  int cluster_blocks = 0;  ///< NVIDIA GPUs with clusters: that share a row of several chunks, which
-                           ///< more than one pass reads; a power of two of up to 8
+  int cluster_blocks = 0;   ///< NVIDIA GPUs with clusters: that share a row of several chunks, or a
+                            ///< column of one, which more than one pass reads; a power of two of up
+                            ///< to 8
   int parts = 0;  ///< of a row or column that a Program cuts, where its tree has so many: 1 or a
                   ///< power of two (passes/split_reductions.hpp)
   bool keeps_columns = false;  ///< GPUs: as few threads as have room for them keep columns that
@@ -110,12 +111,13 @@ struct ColumnSpace {
   Size count = 0;   ///< vectors in all
   int passes = 1;   ///< that read columns
   int reductions = 0;
-  int trees = 0;         ///< sums and products of floats in the pass with most of them
-  int residues = 1;      ///< that threads add up, of a column or of one of its parts
-  int folded = 0;        ///< RowSchedule::folded
-  int width = 1;         ///< elements of a vector
-  int vector_bytes = 0;  ///< of a vector of the largest operand
-  bool keeps = true;     ///< threads may keep them in registers
+  int trees = 0;          ///< sums and products of floats in the pass with most of them
+  int residues = 1;       ///< that threads add up, of a column or of one of its parts
+  int folded = 0;         ///< RowSchedule::folded
+  int width = 1;          ///< elements of a vector
+  int vector_bytes = 0;   ///< of a vector of the largest operand
+  bool keeps = true;      ///< threads may keep them in registers
+  bool clusters = false;  ///< blocks of a cluster may share them (preamble/columns.h)
   ForcedRows forced{};
 };
 
@@ -128,6 +130,17 @@ int residues_of_column(Size length, int joined, int parts);
 /// reads it again. `in_vector` is a vector of each operand.
 void map_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes& in_vector,
                  Backend backend);
+
+/// Maps columns that several passes read, and that the registers of one block have no room for, to
+/// blocks of NVIDIA GPUs that keep all of them in shared memory, where they are copied
+/// asynchronously: one block or a cluster, whose blocks take elements in turn. `bytes` is what they
+/// keep of a vector. False: there is no room, or the device is not one of those.
+bool map_copied_columns(RowSchedule& rows, const ColumnSpace& space, int bytes,
+                        const RowFeatures& device);
+
+/// Whether the threads of a GPU keep columns in registers.
+bool keeps_on_chip(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
+                   Backend backend);
 
 /// Whether the threads of a GPU keep columns that several passes read, and several blocks of them
 /// are on a multiprocessor.

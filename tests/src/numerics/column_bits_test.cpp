@@ -278,6 +278,28 @@ TEST_P(ColumnBits, DoNotShowWhatIsKeptOrSideBySide) {
   }
 }
 
+// How many blocks of a cluster share columns that they keep in shared memory, where there are any.
+TEST_P(ColumnBits, DoNotShowTheBlocks) {
+  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
+  constexpr Form kForms[] = {Form::variance, Form::normalised, Form::variance_of_value};
+  testing::Share share(GetParam(), 4, testing::random_seed());
+  std::size_t next = 0;
+  for (const std::int64_t length : {1'025, 2'100, 4'096, 8'191, 16'384}) {
+    for (const int blocks : {0, 1, 2, 4, 8}) {
+      ++next;
+      if (!share.next()) continue;
+      const Form form = kForms[next % std::size(kForms)];
+      const bool joined = form == Form::normalised && next % 2 == 0;
+      const Columns columns{.length = joined ? length / 2 : length,
+                            .groups = joined ? 24 : 70 + static_cast<int>(next % 3) * 29,
+                            .joined = joined ? 2 : 1};
+      check(form, columns, kTypes[next / 2 % (joined ? 3 : 4)], next, false,
+            {.cluster_blocks = blocks});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 // A Program splits few columns of many elements: their residues, or their chunks.
 TEST_P(ColumnBits, OfFewColumnsInParts) {
   constexpr DType kTypes[] = {DType::bf16, DType::f32, DType::f64};
