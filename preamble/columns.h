@@ -71,8 +71,23 @@ KILN_FN int slot_in_tree(int turn) {
   return residue + turn % kTerms * Residues;
 }
 
+// What sums of a thread begin with: nothing is added to the first term then. Only where all terms
+// are -0 the sum is another than that from +0 on, which finish_sums() makes of it.
+template <class Reduction, class T>
+KILN_FN T first_of_sums() {
+  if constexpr (is_same<Reduction, Sum>() && is_real<T>()) return -T(0);
+  return Reduction::template identity<T>();
+}
+template <class Reduction, class T, int Width>
+KILN_FN Lanes<T, Width> finish_sums(Lanes<T, Width> lanes) {
+  if constexpr (is_same<Reduction, Sum>() && is_real<T>()) {
+    KILN_UNROLL for (int i = 0; i < Width; ++i) lanes.lane[i] = add(lanes.lane[i], T(0));
+  }
+  return lanes;
+}
+
 // The sums or products of a thread's columns: of `Beside` residues that are added up side by side,
-// and of groups of residues, 2^i of them on level i.
+// and of groups of residues, 2^i of them on level i. finish_sums() gives the result.
 template <class Reduction, class T, int Width, int Beside, int Levels>
 struct ColumnTree {
   Lanes<T, Width> sums[Beside];
@@ -91,9 +106,11 @@ struct ColumnTree {
 
  private:
   KILN_MEMBER void start() {
-    KILN_UNROLL for (int i = 0; i < Beside; ++i) sums[i] = identity_lanes<Reduction, T, Width>();
+    KILN_UNROLL for (int i = 0; i < Beside * Width; ++i) {
+      sums[i / Width].lane[i % Width] = first_of_sums<Reduction, T>();
+    }
   }
-  KILN_MEMBER static void add(Lanes<T, Width>& to, const Lanes<T, Width>& from) {
+  KILN_MEMBER static void join_lanes(Lanes<T, Width>& to, const Lanes<T, Width>& from) {
     KILN_UNROLL for (int i = 0; i < Width; ++i) {
       to.lane[i] = Reduction::combine(to.lane[i], from.lane[i]);
     }
@@ -101,7 +118,7 @@ struct ColumnTree {
   template <int Count>
   KILN_MEMBER void join() {
     if constexpr (Count > 1) {
-      KILN_UNROLL for (int i = 0; i < Count / 2; ++i) add(sums[i], sums[i + Count / 2]);
+      KILN_UNROLL for (int i = 0; i < Count / 2; ++i) join_lanes(sums[i], sums[i + Count / 2]);
       join<Count / 2>();
     }
   }
@@ -110,7 +127,7 @@ struct ColumnTree {
     if constexpr (Level < Levels) {
       if (turn >> Level & 1) {
         Lanes<T, Width> both = level[Level];
-        add(both, result);
+        join_lanes(both, result);
         result = both;
         put<Level + 1>(result, turn);
       } else {

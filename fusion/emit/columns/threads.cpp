@@ -131,6 +131,10 @@ void ReductionEmitter::emit_threads_columns(int pass, const Ids& trees) {
     out_.line(depth + 3, "{0}_total = {0}_tree.end(turn);", names_[id]);
   }
   out_.line(depth + 2, "}});");
+  for (const std::size_t id : trees) {
+    out_.line(depth, "{0}_total = finish_sums<{1}>({0}_total);", names_[id],
+              info(graph_.nodes[id].op).combiner);
+  }
   if (!in_chunks) return;
   for (const std::size_t id : trees) {
     combine_threads(id, 3, names_[id] + "_total");
@@ -223,6 +227,10 @@ void ReductionEmitter::emit_kept_columns(int pass, const Ids& trees) {
               terms > 1 ? fmt::format(" / {}", terms) : "");
   }
   out_.line(2, "}}");
+  for (const std::size_t id : trees) {
+    out_.line(2, "{0}_total = finish_sums<{1}>({0}_total);", names_[id],
+              info(graph_.nodes[id].op).combiner);
+  }
 }
 
 // Combines what the threads of a column have.
