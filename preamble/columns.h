@@ -261,16 +261,24 @@ KILN_FN void read_columns(Lanes<T, Width>& lanes, const T* all) {
   KILN_UNROLL for (int i = 0; i < Width; ++i) lanes.lane[i] = own.lane[i];
 }
 
-// Every thread of a column gets its result. What waves have is combined by one thread for each
-// lane of a column: if every thread did that for its own, shared memory would take longer than the
-// loads of 512 rows.
-template <class Reduction, int Columns, int Threads, class T, int Width, class Slots>
-KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
+struct Unchanged {
+  template <class T>
+  KILN_MEMBER T operator()(T value) const {
+    return value;
+  }
+};
+
+// Every thread of a column gets its result, of which finish() makes what it is to be. What waves
+// have is combined by one thread for each lane of a column: if every thread did that for its own,
+// shared memory would take longer than the loads of 512 rows.
+template <class Reduction, int Columns, int Threads, class T, int Width, class Slots,
+          class Finish = Unchanged>
+KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots, const Finish& finish = {}) {
   using Exchange = ColumnExchange<Columns, Threads>;
   if constexpr (Exchange::kGroups == 1) {
     KILN_UNROLL for (int i = 0; i < Width; ++i) {
       lanes.lane[i] =
-          reduce_across<Reduction, Columns, Columns * Exchange::kTogether>(lanes.lane[i]);
+          finish(reduce_across<Reduction, Columns, Columns * Exchange::kTogether>(lanes.lane[i]));
     }
   } else {
     T* const all = reinterpret_cast<T*>(slots.all) +
@@ -278,7 +286,7 @@ KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
     leave_in_waves<Reduction, Columns, Threads>(lanes, slots);
     KILN_SYNCHRONIZE();
     combine_wave_slots<Reduction, Columns, Threads, T, Width>(
-        slots, [&](int place, T value) { all[place] = value; });
+        slots, [&](int place, T value) { all[place] = finish(value); });
     KILN_SYNCHRONIZE();
     read_columns<Columns, Threads>(lanes, all);
   }
@@ -303,8 +311,10 @@ KILN_FN u32 column_thread_in_cluster() {
 // Like reduce_columns() of a block, whose threads' residues differ in the highest bits. As a row
 // begins, and after they have read the slots of blocks, threads arrive at a barrier of the cluster
 // that they await before they write there, or in the end.
-template <class Reduction, int Columns, int Threads, int Blocks, class T, int Width, class Slots>
-KILN_FN void reduce_columns_in_cluster(Lanes<T, Width>& lanes, Slots& slots) {
+template <class Reduction, int Columns, int Threads, int Blocks, class T, int Width, class Slots,
+          class Finish = Unchanged>
+KILN_FN void reduce_columns_in_cluster(Lanes<T, Width>& lanes, Slots& slots,
+                                       const Finish& finish = {}) {
   constexpr int kAll = Columns * Width;
   T* const blocks = reinterpret_cast<T*>(slots.block);
   T* const all = reinterpret_cast<T*>(slots.all);
@@ -319,7 +329,7 @@ KILN_FN void reduce_columns_in_cluster(Lanes<T, Width>& lanes, Slots& slots) {
   await_cluster();
   KILN_UNROLL for (int i = 0; i < kAll; i += Columns * Threads) {
     const int place = i + int(threadIdx.x);
-    if (place < kAll) all[place] = combine_slots<Reduction, kAll, Blocks>(blocks + place);
+    if (place < kAll) all[place] = finish(combine_slots<Reduction, kAll, Blocks>(blocks + place));
   }
   arrive_in_cluster();
   KILN_SYNCHRONIZE();

@@ -183,11 +183,15 @@ class ColumnEmitter : public ReductionEmitter {
     if (in_tree && is_host()) {
       out_.line(2, "const auto& {0}_total = {0}_tree.result();", names_[id]);
     }
+    values_[id] = lanes + "[lane]";
     if (!is_host() && !(in_tree && rows_.chunks != ColumnChunks::one)) {
+      // What follows for each column is computed once, and not by each of its threads.
+      if (rows_.joined == 1 && !is_arg_reduction(node.op)) {
+        return combine_threads(id, 2, lanes, result_text(node, "result"));
+      }
       combine_threads(id, 2, lanes);
       if (!(in_tree && rows_.folded != 0)) join_columns(id, 2, lanes);
     }
-    values_[id] = lanes + "[lane]";
     std::string combined = values_[id];
     if (is_host()) combined = fmt::format("result_of<{}>({})", info(node.op).combiner, combined);
     const std::string result = result_text(node, combined);

@@ -233,16 +233,20 @@ void ReductionEmitter::emit_kept_columns(int pass, const Ids& trees) {
   }
 }
 
-// Combines what the threads of a column have.
-void ReductionEmitter::combine_threads(std::size_t id, int depth, const std::string& lanes) {
-  const std::string_view combiner = info(graph_.nodes[id].op).combiner;
-  if (rows_.in_cluster()) {
-    out_.line(depth, "reduce_columns_in_cluster<{}, {}, {}, {}>({}, slots);", combiner,
-              rows_.columns, rows_.block_threads(), rows_.cluster_blocks, lanes);
-  } else {
-    out_.line(depth, "reduce_columns<{}, {}, {}>({}, slots);", combiner, rows_.columns,
-              rows_.threads, lanes);
+// Combines what the threads of a column have, of which `finished` is made: a text of "result".
+void ReductionEmitter::combine_threads(std::size_t id, int depth, const std::string& lanes,
+                                       std::string_view finished) {
+  const TypedNode& node = graph_.nodes[id];
+  const std::string name = rows_.in_cluster() ? "reduce_columns_in_cluster" : "reduce_columns";
+  const std::string blocks =
+      rows_.in_cluster() ? fmt::format(", {}", rows_.cluster_blocks) : std::string();
+  std::string finish;
+  if (finished != "result") {
+    finish = fmt::format(", [&]({} result) KILN_INLINED {{ return {}; }}", compute_type(node.dtype),
+                         finished);
   }
+  out_.line(depth, "{}<{}, {}, {}{}>({}, slots{});", name, info(node.op).combiner, rows_.columns,
+            rows_.block_threads(), blocks, lanes, finish);
 }
 
 // Combines neighbouring columns that are one row.

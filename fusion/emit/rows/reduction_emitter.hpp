@@ -105,7 +105,8 @@ class ReductionEmitter {
   int width() const { return at_ends_ ? 1 : schedule_.width; }
   int alignment(std::size_t operand) const;
   // Text.
-  void combine_threads(std::size_t id, int depth, const std::string& lanes);
+  void combine_threads(std::size_t id, int depth, const std::string& lanes,
+                       std::string_view finished = "result");
   void join_columns(std::size_t id, int depth, const std::string& lanes);
   /// Where axes end that values bound, and what follows from it: before any other row is located.
   void row_ends();
