@@ -172,6 +172,7 @@ class Passes {
     }
     std::ranges::fill(reads_, 0);
     for (const std::vector<NodeId>& roots : pass_roots(graph, invariant)) {
+      ++count_;
       const std::vector<bool> read = add_pass(graph, invariant, roots);
       for (std::size_t i = 0; i < operands.size() && !operands[i].output; ++i) {
         reads_[i] += read[arguments[i]] ? 1 : 0;
@@ -181,6 +182,8 @@ class Passes {
 
   int reads(std::size_t operand) const { return std::max(1, reads_[operand]); }
   double operations() const { return operations_; }
+  /// Of those that read their row again, if there are any.
+  int count() const { return count_; }
 
  private:
   // With what threads combine of each row, as a part of each of its elements: an exchange and an
@@ -229,6 +232,7 @@ class Passes {
 
   std::vector<int> reads_;
   double operations_;
+  int count_ = 0;
 };
 
 // The part of a copy's speed that the loads of a kernel's rows allow which are in flight at a time:
@@ -249,10 +253,34 @@ double in_flight(const Layout& layout, std::span<const Operand> operands) {
 }
 
 // The same of rows that a cluster keeps, whose blocks wait for each other at each reduction: of 40
-// functions of 65,536 to 262,144 elements an H100 reaches 0.7 to 0.94 of a copy.
+// functions of 65,536 to 262,144 elements an H100 reaches 0.7 to 0.94 of a copy. Of columns six
+// functions reach 0.5 to 0.68 on an H200.
 double in_cluster(const Layout& layout) {
   constexpr double kShare = 0.85;
-  return layout.schedule.reduction.cluster_blocks > 1 ? kShare : 1;
+  constexpr double kShareOfColumns = 0.66;
+  const RowSchedule& rows = layout.schedule.reduction;
+  if (rows.cluster_blocks == 1 || rows.vectors == 0) return 1;
+  return rows.columns != 0 ? kShareOfColumns : kShare;
+}
+
+// The same of columns that each pass reads again, of which a block reads lines or, where there are
+// few columns, halves of lines, and a multiprocessor has one block at a time.
+double in_lines(const Layout& layout, std::span<const Operand> operands, std::string_view target) {
+  constexpr double kLine = 128;
+  constexpr double kLines = 0.9;
+  constexpr double kHalves = 0.72;
+  const Schedule& schedule = layout.schedule;
+  const RowSchedule& rows = schedule.reduction;
+  if (schedule.backend != Backend::nvidia || rows.columns == 0 || rows.vectors != 0) return 1;
+  double widest = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool moves = !operands[i].iota && !schedule.operands[i].row_invariant;
+    if (moves) widest = std::max(widest, bits(operands[i].dtype) / 8.0);
+  }
+  const double units = device_model(target).compute_units;
+  const double turns = std::max(1.0, static_cast<double>(layout.work_items) / units);
+  const double busy = turns / std::ceil(turns);
+  return (widest * schedule.width * rows.columns < kLine ? kHalves : kLines) * busy;
 }
 
 // The same of running results on GPUs: what comes next waits for what is before it. Of 25 functions
@@ -310,6 +338,7 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
   if (useful == 0) return result;
   result.memory = moved / useful / in_flight(layout, operands) / in_cluster(layout) /
                   in_order(layout) / in_blocks(layout, useful, target);
+  if (passes.count() > 1) result.memory /= in_lines(layout, operands, target);
   result.arithmetic = result.operations * elements / useful / balance_of(target);
   // What a GPU computes of a row waits for all of its loads, and stores for that: the two hide each
   // other in part, where in a kernel without rows the shorter one is hidden.

@@ -176,6 +176,18 @@ std::optional<Axis> merge_runs(const ScratchVector<Axis>& axes,
   return whole;
 }
 
+// How many operands are loaded along the reduced axes of columns, which are those before the last.
+int loads_along(std::span<const Axis> axes, std::size_t reduced,
+                std::span<const SizedOperand> operands) {
+  int loaded = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool moves = std::ranges::any_of(axes.subspan(axes.size() - 1 - reduced, reduced),
+                                           [&](const Axis& axis) { return axis.strides[i] != 0; });
+    loaded += moves && !operands[i].output && !operands[i].iota ? 1 : 0;
+  }
+  return loaded;
+}
+
 // How many neighbouring columns are one row, where the innermost axis is reduced, but so short that
 // threads side by side had better read several rows: pixels of an image whose channels are last, in
 // groups. 1: none, also where a row reads whole sectors, where few threads would have all columns
@@ -454,7 +466,8 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     columns.keeps =
         !any_length && !rows.split && !device.forced.read_again && device.forced.threads == 0;
     columns.clusters = device.clusters && backend == Backend::nvidia && columns.keeps &&
-                       rows.joined_chunks == 0 && rows.folded == 0 && bounds.empty();
+                       rows.folded == 0 && bounds.empty() &&
+                       loads_along(axes, static_cast<std::size_t>(rows.axes), operands) == 1;
     columns.residues = fold.exists()
                            ? fold.residues
                            : residues_of_column(layout.vectors, rows.joined,
