@@ -466,8 +466,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     columns.keeps =
         !any_length && !rows.split && !device.forced.read_again && device.forced.threads == 0;
     columns.clusters = device.clusters && backend == Backend::nvidia && columns.keeps &&
-                       rows.folded == 0 && bounds.empty() &&
-                       loads_along(axes, static_cast<std::size_t>(rows.axes), operands) == 1;
+                       rows.folded == 0 && bounds.empty();
     columns.residues = fold.exists()
                            ? fold.residues
                            : residues_of_column(layout.vectors, rows.joined,
@@ -508,7 +507,8 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     if (gpu && columns.passes > 1 && !keeps_columns(columns, rows.joined, bytes, backend)) {
       keeps_all = false;
       set_width();
-      if (!in_registers || device.forced.cluster_blocks != 0) {
+      const bool keeps = !in_registers || device.forced.cluster_blocks != 0;
+      if (keeps && loads_along(axes, static_cast<std::size_t>(rows.axes), operands) == 1) {
         map_copied_columns(rows, columns, on_chip_bytes(bytes), device);
       }
     }
