@@ -350,6 +350,38 @@ TEST(ColumnLayout, KeepsWhatIsReadAgain) {
   EXPECT_EQ(schedule.reduction.min_blocks, 2);
 }
 
+// What three passes read of one operand, blocks of a cluster keep; two passes, or two operands, are
+// read again.
+TEST(ColumnLayout, KeepsLongColumnsInClusters) {
+  const auto of = [](const std::string& text, std::int64_t rows, std::int64_t columns) {
+    const TypedGraph graph = typed(text, DType::bf16, text.find("+ r") == text.npos ? 1 : 2);
+    const std::vector<Dims> own(graph.arguments.size(), {rows, columns});
+    const ReduceSpace space = reduce_space(graph, infer_shapes(graph, own, "f"));
+    std::vector<Operand> operands(own.size() + 1);
+    for (Operand& operand : operands) operand = {DType::bf16, false, {columns, 1}, 0};
+    operands.back().output = true;
+    return plan_rows(space, space.shape, operands, std::vector<bool>(operands.size(), false), false,
+                     Backend::nvidia, {true, true})
+        .schedule.reduction;
+  };
+  const std::string norm_text = "c = x - mean(x, -2); c / sqrt(mean(c * c, -2))";
+  const RowSchedule norm = of(norm_text, 4096, 65536);
+  EXPECT_EQ(norm.cluster_blocks, 8);
+  EXPECT_EQ(norm.columns, 8) << "a line";
+  EXPECT_EQ(norm.threads, 8 * 64);
+  EXPECT_EQ(norm.vectors, 8);
+  EXPECT_TRUE(norm.copied);
+  EXPECT_EQ(of(norm_text, 16384, 16384).columns, 4)
+      << "half a line, of which there is room for so many";
+  EXPECT_FALSE(of(norm_text, 32768, 16384).copied) << "narrower ones are slower than reading again";
+  EXPECT_FALSE(of("x / sqrt(mean(x * x, -2))", 4096, 65536).copied);
+  EXPECT_FALSE(of("h = x + r; c = h - mean(h, -2); c / sqrt(mean(c * c, -2))", 4096, 65536).copied);
+  const RowSchedule few = of(norm_text, 65536, 4096);
+  EXPECT_EQ(few.cluster_blocks, 2) << "which share a line";
+  EXPECT_EQ(few.columns, 8);
+  EXPECT_EQ(few.vectors, 0);
+}
+
 TEST(ReferenceOfReductions, KnowsTheDefinitions) {
   float x[] = {1, 2, 3, 4, 5, 6};
   const TypedGraph graph = typed("sum(x, -1), mean(x, 0), argmax(x), var(x, -1), logsumexp(x, -1)");
