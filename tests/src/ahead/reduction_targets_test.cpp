@@ -222,6 +222,27 @@ TEST(NvidiaReductions, OfForcedClustersCompile) {
   }
 }
 
+// Columns that blocks of a cluster keep, and those that two of them read again.
+TEST(NvidiaReductions, OfColumnsInClustersCompile) {
+  if (targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  testing::Share share(DeviceType::cpu, 3, testing::random_seed());
+  for (const char* text : {"c = x - mean(x, -2); c * rsqrt(mean(c * c, -2) + 1e-5)",
+                           "softmax(x, -2)", "y = tanh(x); y / (1 + std(y, -2) + max(y, -2))"}) {
+    for (const Dims& shape :
+         {Dims{4096, 65536}, Dims{7001, 4096}, Dims{16384, 16384}, Dims{65536, 4096}}) {
+      for (const DType dtype : {DType::bf16, DType::f32}) {
+        if (!share.next()) continue;
+        Specification specification;
+        specification.arguments = {{"x", dtype, shape, {}, false}};
+        const CompiledKernel kernel = compile_for(parse("checked", text), specification, "sm_90");
+        EXPECT_NE(kernel.source.find("in_cluster<"), std::string::npos) << kernel.source;
+        EXPECT_EQ(kernel.resources.scratch.value_or(0), 0) << text << " of " << shape[0];
+      }
+    }
+  }
+}
+
 // Rows of several axes that are not one in memory.
 TEST(NvidiaReductions, OfSegmentsCompile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())
