@@ -1,7 +1,7 @@
 // Matrix times a few vectors: unpacks small integers from the words that they were loaded in, adds
 // products to sums, and combines the partial results of several rows at a time.
 //
-// Asked for by: lanes_of InWord
+// Asked for by: lanes_of InWord gathered
 #pragma once
 
 #include "access_gpu.h"
@@ -308,6 +308,46 @@ KILN_FN LanesOf<T, Lanes> lanes_of(Packed<const T, Place> row, Index first) {
   } else
 #endif
     return load<Lanes, Align>(row, first, Lanes);
+}
+
+// A vector of elements that lie anywhere: gathered one by one, it is loaded like any other, so that
+// neither what is computed of it nor its order shows where they lay. GPUs have it in registers, as
+// all indices are known. Of packed elements there are two to a byte.
+template <class T, int Lanes>
+struct Gathered {
+  enum : int { kPerUnit = is_packed<T>() ? 2 : 1, kUnits = (Lanes + kPerUnit - 1) / kPerUnit };
+#if KILN_HOST
+  alignas(64) T of[kUnits];
+#else
+  alignas(16) T of[kUnits];
+#endif
+  KILN_MEMBER const T* row() const { return of; }
+};
+
+// Elements [first, first + Lanes) of a row, each `place(element)` elements from its beginning. Runs
+// of neighbours are loaded at once.
+template <int Lanes, int Run, class T, class Index, class Place>
+KILN_FN Gathered<T, Lanes> gathered(const T* row, Index first, const Place& place) {
+  Gathered<T, Lanes> result;
+  KILN_EACH(i, Lanes / Run) {
+    const T* const from = row + place(first + Index(i * Run));
+#if KILN_HOST
+    __builtin_memcpy(result.of + i * Run, from, Run * sizeof(T));
+#else
+    copy_bytes<Run* int(sizeof(T)), Run* int(sizeof(T))>(result.of + i * Run, from);
+#endif
+  }
+  return result;
+}
+template <int Lanes, int Run, class T, class Offset, class Index, class Place>
+KILN_FN Gathered<T, Lanes> gathered(Packed<const T, Offset> row, Index first, const Place& place) {
+  Gathered<T, Lanes> result;
+  KILN_EACH(i, int(result.kUnits)) {
+    const T low = element(row + place(first + Index(2 * i)));
+    const T high = 2 * i + 1 < Lanes ? element(row + place(first + Index(2 * i + 1))) : T{0};
+    result.of[i] = T{u8(low.bits | high.bits << 4)};
+  }
+  return result;
 }
 
 template <int Count>

@@ -83,7 +83,8 @@ enum class Access : std::uint8_t {
   contiguous,   ///< neighbours along the innermost axis are neighbours in memory; rows of packed
                 ///< elements begin at a whole byte
   broadcast,    ///< one element for each row: it repeats along the innermost axis
-  strided,      ///< neighbours are a run-time stride apart
+  strided,      ///< neighbours are a run-time stride apart; of products, elements lie anywhere, and
+                ///< are gathered one by one
   transposed,   ///< neighbours along the tile axis are neighbours in memory: read through a tile;
                 ///< of rows on the CPU, along another reduced axis: moved through a buffer
   interleaved,  ///< neighbours are two to four elements apart, and other operands fill the gaps:
@@ -96,8 +97,9 @@ enum class Access : std::uint8_t {
 struct OperandSchedule {
   std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
   int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector; of a
-                      ///< transposed operand, along the tile axis; of an iota, 4 if all vectors
-                      ///< begin at multiples of four, else 0
+                      ///< transposed operand, along the tile axis; of one that is gathered, of each
+                      ///< run of so many bytes, which is loaded at once; of an iota, 4 if all
+                      ///< vectors begin at multiples of four, else 0
   std::uint16_t first_way = 0;  ///< of operands that are interleaved, the first
   std::int16_t along = 0;       ///< rows: of a transposed operand, the collapsed axis along which
                                 ///< its neighbours are neighbours in memory
@@ -223,10 +225,12 @@ struct ProductSchedule {
   int columns = 1;  ///< results of each row
   int lanes = 1;    ///< of a vector, computed at a time
   int turns = 1;    ///< GPUs: how many threads' vectors of a row each thread takes, a power of two
+  int vector_axes = 1;  ///< the collapsed axes that are counted as one, along which vectors go
   TileSchedule tiles;
   friend bool operator==(const ProductSchedule& a, const ProductSchedule& b) {
-    return a.rows == b.rows && (a.rows == 0 || (a.columns == b.columns && a.lanes == b.lanes &&
-                                                a.turns == b.turns && a.tiles == b.tiles));
+    return a.rows == b.rows &&
+           (a.rows == 0 || (a.columns == b.columns && a.lanes == b.lanes && a.turns == b.turns &&
+                            a.tiles == b.tiles && a.vector_axes == b.vector_axes));
   }
 };
 

@@ -79,6 +79,19 @@ class ProductEmitter : private ProductAxes {
   std::string in_group(std::size_t i, const std::string& element) const;
   std::string one_element(std::size_t i) const;
 
+  // Vectors whose elements lie anywhere (preamble/products.h).
+  void find_gathered(int depth);
+  /// Of what functions load.
+  int alignment_of(std::size_t i) const {
+    constexpr int kGathered = 16;  // Gathered (preamble/products.h)
+    return is_gathered(i) ? kGathered : schedule_.operands[i].alignment;
+  }
+  int gathered_run(std::size_t i, int width) const;
+  std::string gathered(std::size_t i, int width, const std::string& first) const;
+  std::vector<std::string> gather(std::size_t i, int width, const std::string& first,
+                                  const Scope& scope) const;
+  std::string gathered_row(std::size_t i, const Scope& scope) const;
+
   // Writes the values of a level, for rows and columns as each depends on them.
   void emit_values(Level level, int depth);
   /// The expression of a node that must be computed; else sets its value and returns nothing.
@@ -182,6 +195,7 @@ class ProductEmitter : private ProductAxes {
   std::vector<std::size_t> weights_of(const std::vector<NodeId>& sums) const;
   void declare_beside(const std::vector<NodeId>& sums);
   void find_weights(const std::vector<NodeId>& sums, int depth, bool of_columns);
+  void gather_weights(std::size_t weights, int depth);
   std::string beside(const std::string& name, const Scope& scope) const;
   void multiply(NodeId sum, const std::string& to);
 

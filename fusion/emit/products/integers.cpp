@@ -49,6 +49,18 @@ void ProductEmitter::load_integers() {
     out_.line(3, "{} {}{};", type, name, extents(scope));
     out_.line(3, "{}{}{} = {};", loops(scope), name, indices(scope), text);
   };
+  const auto row_of = [&](std::size_t i) {
+    if (!is_gathered(i)) return row_and_first(i, "first");
+    const Scope& scope = operands_[i].scope;
+    const std::string name = operands_[i].name + "_near";
+    if (std::ranges::find(loaded, name) == loaded.end()) {
+      loaded.push_back(name);
+      for (const std::string& line : gather(i, schedule_.width, "first", scope)) {
+        out_.line(3, "{}", line);
+      }
+    }
+    return gathered_row(i, scope);
+  };
   for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.form(id)) continue;
     const ProductForm& form = *nodes_.form(id);
@@ -58,13 +70,12 @@ void ProductEmitter::load_integers() {
     const int width = schedule_.width;
     const OperandText& rows = operands_[weights];
     const std::string dots = rows.name + "_dots";
-    load_once(fmt::format("DotWeights<{}, {}>", type, width), dots, rows.scope,
-              fmt::format("dot_weights<{}, {}>({})", width, schedule_.operands[weights].alignment,
-                          row_and_first(weights, "first")));
+    load_once(
+        fmt::format("DotWeights<{}, {}>", type, width), dots, rows.scope,
+        fmt::format("dot_weights<{}, {}>({})", width, alignment_of(weights), row_of(weights)));
     const std::string name = integer_vector(form);
     load_once(fmt::format("DotVector<{}, {}>", type, width), name, operands_[x].scope,
-              fmt::format("dot_vector<{}, {}, {}>({})", type, width,
-                          schedule_.operands[x].alignment, row_and_first(x, "first")));
+              fmt::format("dot_vector<{}, {}, {}>({})", type, width, alignment_of(x), row_of(x)));
     load_once("Dots", name + "_sum", operands_[x].scope,
               fmt::format("activation_sum({}{})", name, indices(operands_[x].scope)));
   }

@@ -45,6 +45,7 @@ KernelDescription ProductEmitter::run() {
   out_.signature(shares_.threads * shares_.rows, loops_.min_blocks);
   if (!in_tiles()) out_.pdl_wait(1);
   if (loops_.in_vectors) out_.line(1, "constexpr int kVectors = {} / kSimd;", products_.lanes);
+  find_gathered(1);
   shared_memory();
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
   find_item();
@@ -96,8 +97,8 @@ void ProductEmitter::collect_parameters() {
   if (std::ranges::any_of(schedule_.operands, &OperandSchedule::repeats))
     out_.add_divisor(P::row_repeats, "row_repeats");
   if (has_groups()) out_.add_divisor(P::columns, "columns");
-  for (std::uint32_t k = 1; k < inner(); ++k) {
-    if (k < batch_axes() || k > first_reduced())
+  for (std::uint32_t k = 1; k < rank(); ++k) {
+    if (k < batch_axes() || (k > first_reduced() && k != inner()))
       out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
   }
   out_.add_count(P::work_items, "work_items");

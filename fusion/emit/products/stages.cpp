@@ -63,12 +63,21 @@ void ProductEmitter::stage_vectors(const std::vector<NodeId>& sums) {
     const std::string staged = integer_vector(form);
     const Scope& scope = operands_[x].scope;
     once(before, fmt::format("StagedVectors<{}> {}{};", types, staged, extents(scope)));
+    if (is_gathered(x)) {
+      for (const std::string& line : gather(x, schedule_.width, "first", scope)) once(within, line);
+    }
+    once(within, fmt::format("{}{}{}.set(i, dot_vector<{}, {}>({}));", loops(scope), staged,
+                             indices(scope), types, alignment_of(x),
+                             is_gathered(x) ? gathered_row(x, scope) : row_and_first(x, "first")));
+    const std::string& rows = operands_[weights].name;
+    once(before, fmt::format("{} {}_places[kStaged];", signed_index_, rows));
     once(within,
-         fmt::format("{}{}{}.set(i, dot_vector<{}, {}>({}));", loops(scope), staged, indices(scope),
-                     types, schedule_.operands[x].alignment, row_and_first(x, "first")));
-    once(before, fmt::format("{} {}_places[kStaged];", signed_index_, operands_[weights].name));
-    once(within,
-         fmt::format("{}_places[i] = {};", operands_[weights].name, in_group(weights, "first")));
+         fmt::format("{}_places[i] = {};", rows,
+                     is_gathered(weights) ? in_group(weights, "0") : in_group(weights, "first")));
+    if (is_gathered(weights)) {
+      once(before, fmt::format("{} {}_firsts[kStaged];", index_, rows));
+      once(within, fmt::format("{}_firsts[i] = first;", rows));
+    }
     if (!has_rest(id)) continue;
     once(before, fmt::format("Groups<f32> {}_totals{} = {{}};", staged, extents(scope)));
     once(within, fmt::format("{0}{1}_totals{2}[{3}] += {1}{2}.total(i);", loops(scope), staged,
@@ -180,6 +189,7 @@ void ProductEmitter::declare_beside(const std::vector<NodeId>& sums) {
     if (!whole) begin_at(names_[id] + "_factor", of_scales(form));
   }
   for (const std::size_t weights : weights_of(sums)) {
+    if (is_gathered(weights)) continue;
     const OperandText& operand = operands_[weights];
     const std::string type = fmt::format("{}, {}", storage_type(operand.dtype), schedule_.width);
     std::string row = row_text(weights);
@@ -192,8 +202,8 @@ void ProductEmitter::declare_beside(const std::vector<NodeId>& sums) {
     out_.line(4, "DotWeights<{}> {}_dots{};", type, operand.name, extents_beside(operand.scope));
     out_.line(4, "{}{{ {}{}_dots{} = dot_weights<{}, {}>({}, {}(0)); }}",
               loops_beside(operand.scope), by_rows(operand.scope) ? "const int r = side + s; " : "",
-              operand.name, indices_beside(operand.scope), schedule_.width,
-              schedule_.operands[weights].alignment, row, signed_index_);
+              operand.name, indices_beside(operand.scope), schedule_.width, alignment_of(weights),
+              row, signed_index_);
   }
 }
 
@@ -201,11 +211,29 @@ void ProductEmitter::find_weights(const std::vector<NodeId>& sums, int depth, bo
   for (const std::size_t weights : weights_of(sums)) {
     const OperandText& operand = operands_[weights];
     if (by_columns(operand.scope) != of_columns) continue;
+    if (is_gathered(weights)) {
+      gather_weights(weights, depth);
+      continue;
+    }
     out_.line(depth, "const auto {0}_at = {0}_dots{1}.at({0}_places[i]);", operand.name,
               indices_beside(operand.scope));
     if (operand.scope.rows)
       prefetch(weights, depth, schedule_.width, Scope{}, operand.name + "_at.from");
   }
+}
+
+// Those of a vector of the current row, where they lie anywhere.
+void ProductEmitter::gather_weights(std::size_t weights, int depth) {
+  const OperandText& operand = operands_[weights];
+  std::string row = row_text(weights);
+  row += fmt::format("{}{}_places[i]", row.empty() ? "" : " + ", operand.name);
+  const std::string from = is_packed(operand.dtype)
+                               ? fmt::format("packed({}_data, {})", operand.name, row)
+                               : fmt::format("{}_data + {}", operand.name, row);
+  out_.line(depth, "const auto {0}_near = gathered<{1}, {2}>({3}, {0}_firsts[i], {0}_place);",
+            operand.name, schedule_.width, gathered_run(weights, schedule_.width), from);
+  out_.line(depth, "const auto {}_at = dot_weights<{}, {}>({});", operand.name, schedule_.width,
+            alignment_of(weights), gathered_row(weights, Scope{}));
 }
 
 // A value of a group.

@@ -218,14 +218,18 @@ void ProductEmitter::load(std::size_t i, int depth, int width, const std::string
                            : simd        ? fmt::format("VectorsOf<{}>", stored)
                                          : fmt::format("LanesOf<{}, {}>", stored, width);
   const Scope scope = loaded_scope(i);
-  const std::string from = row_and_first(i, first);
-  const std::string text =
-      beside_packed ? fmt::format("in_packed_lanes(vectors_of({}))", from)
-      : simd        ? fmt::format("vectors_of({})", from)
-             : fmt::format("lanes_of<{}, {}>({})", width, schedule_.operands[i].alignment, from);
+  if (is_gathered(i)) {
+    for (const std::string& line : gather(i, width, first, scope)) out_.line(depth, "{}", line);
+  }
+  const std::string from = is_gathered(i) ? gathered_row(i, scope) : row_and_first(i, first);
+  const std::string text = beside_packed ? fmt::format("in_packed_lanes(vectors_of({}))", from)
+                           : simd
+                               ? fmt::format("vectors_of({})", from)
+                               : fmt::format("lanes_of<{}, {}>({})", width, alignment_of(i), from);
   if (extents(scope).empty()) {
     out_.line(depth, "const {} {}_lanes = {};", type, operand.name, text);
-    if (simd && operand.scope.rows) prefetch(i, depth, width, scope, operand.name + "_lanes.row");
+    if (simd && operand.scope.rows && !is_gathered(i))
+      prefetch(i, depth, width, scope, operand.name + "_lanes.row");
     return;
   }
   out_.line(depth, "{} {}_lanes{};", type, operand.name, extents(scope));

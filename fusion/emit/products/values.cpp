@@ -74,6 +74,66 @@ std::string ProductEmitter::in_group(std::size_t i, const std::string& element) 
   return fmt::format("{}{}{}({})", text, text.empty() ? "" : " + ", signed_index_, element);
 }
 
+// Where the elements that vectors go along lie, from the first one of a group on.
+void ProductEmitter::find_gathered(int depth) {
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!is_gathered(i)) continue;
+    std::string place;
+    for (std::uint32_t k = inner(); k < rank(); ++k) {
+      if (!has_stride(i, k)) continue;
+      place += fmt::format("{}{}(at_{}) * {}", place.empty() ? "" : " + ", signed_index_, k,
+                           operands_[i].stride_name(k));
+    }
+    out_.line(depth, "const auto {}_place = [&]({} element) KILN_INLINED {{", operands_[i].name,
+              index_);
+    out_.coordinates(depth + 1, index_, "element", inner(), rank());
+    out_.line(depth + 1, "return {};", place);
+    out_.line(depth, "}};");
+  }
+}
+
+// How many neighbours are loaded at once.
+int ProductEmitter::gathered_run(std::size_t i, int width) const {
+  if (is_packed(operands_[i].dtype)) return 1;
+  return std::min(width, schedule_.operands[i].alignment * 8 / bits(operands_[i].dtype));
+}
+
+// The text that gathers a vector of the current group from `first` on.
+std::string ProductEmitter::gathered(std::size_t i, int width, const std::string& first) const {
+  const OperandText& operand = operands_[i];
+  const std::string row = row_text(i);
+  const std::string group = in_group(i, "");
+  std::string offset = row + (row.empty() || group.empty() ? "" : " + ") + group;
+  if (is_packed(operand.dtype)) {
+    if (offset.empty()) offset = fmt::format("{}(0)", signed_index_);
+    offset = fmt::format("packed({}_data, {})", operand.name, offset);
+  } else {
+    offset = fmt::format("{}_data{}{}", operand.name, offset.empty() ? "" : " + ", offset);
+  }
+  return fmt::format("gathered<{}, {}>({}, {}({}), {}_place)", width, gathered_run(i, width),
+                     offset, index_, first, operand.name);
+}
+
+// The statements that gather vectors for rows and columns of a scope.
+std::vector<std::string> ProductEmitter::gather(std::size_t i, int width, const std::string& first,
+                                                const Scope& scope) const {
+  const OperandText& operand = operands_[i];
+  const std::string type =
+      fmt::format("Gathered<{}, {}> {}_near", storage_type(operand.dtype), width, operand.name);
+  const std::string text = gathered(i, width, first);
+  if (extents(scope).empty()) return {fmt::format("const {} = {};", type, text)};
+  return {fmt::format("{}{};", type, extents(scope)),
+          fmt::format("{}{}_near{} = {};", loops(scope), operand.name, indices(scope), text)};
+}
+
+// What has been gathered, as functions that load take it.
+std::string ProductEmitter::gathered_row(std::size_t i, const Scope& scope) const {
+  const std::string row = fmt::format("{}_near{}.row()", operands_[i].name, indices(scope));
+  return is_packed(operands_[i].dtype)
+             ? fmt::format("packed({0}, {1}(0)), {1}(0)", row, signed_index_)
+             : fmt::format("{}, {}(0)", row, signed_index_);
+}
+
 // An element that is not there is read as the first one, and taken for 0.
 std::string ProductEmitter::one_element(std::size_t i) const {
   const std::string& name = operands_[i].name;

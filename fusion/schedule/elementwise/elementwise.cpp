@@ -187,7 +187,10 @@ Number LayoutOf<Number>::block() const {
 
 template <class Number>
 Number LayoutOf<Number>::row_items() const {
-  const Number inner = shape[shape.size() - 1];
+  Number inner = shape[shape.size() - 1];
+  for (int k = 1; k < schedule.products.vector_axes; ++k) {
+    inner *= shape[shape.size() - 1 - static_cast<std::size_t>(k)];
+  }
   if (schedule.tile != 0) return (inner + schedule.tile - 1) / schedule.tile;
   const std::int64_t together = std::int64_t{schedule.width} * schedule.vectors * schedule.threads;
   return (inner + together - 1) / together * schedule.threads;

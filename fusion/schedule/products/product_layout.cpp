@@ -177,33 +177,68 @@ RepeatedRows merge_repeated(ScratchVector<Axis>& outer, const ScratchVector<Axis
   return repeated;
 }
 
-bool rows_begin_with_bytes(const SizedOperand& operand, std::size_t index,
-                           const ScratchVector<Axis>& axes) {
-  bool whole = operand.offset % 2 == 0;
-  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
-    whole = whole && axes[k].strides[index] % 2 == 0;
-  }
-  return whole;
+// Axes along which operands repeat come last; others keep their order, that of the count, so that
+// which of them are the rows does not depend on how these lie in memory.
+void put_repeated_last(ScratchVector<Axis>& axes, std::size_t operand) {
+  sort_axes(axes, [&](const Axis& a, const Axis& b) {
+    return a.strides[operand] != 0 && b.strides[operand] == 0;
+  });
+}
+
+// Vectors go along the innermost reduced axes along which the same operands move. They are counted
+// as one axis, be there gaps between them or not: the order of adding depends on the width.
+std::size_t axes_of_vectors(const ScratchVector<Axis>& reduced) {
+  const Axis& inner = reduced.back();
+  const auto is_alike = [&](const Axis& axis) {
+    for (std::size_t i = 0; i < inner.strides.size(); ++i) {
+      if ((axis.strides[i] == 0) != (inner.strides[i] == 0)) return false;
+    }
+    return true;
+  };
+  std::size_t count = 1;
+  while (count < reduced.size() && is_alike(reduced[reduced.size() - 1 - count])) ++count;
+  return count;
+}
+
+// The elements of the last axes.
+Size elements_of_last(const ScratchVector<Axis>& axes, std::size_t count) {
+  Size elements = 1;
+  for (std::size_t k = axes.size() - count; k < axes.size(); ++k) elements *= axes[k].size;
+  return elements;
 }
 
 // 16 bytes of the narrowest operand that moves along the innermost axis, as long as vectors divide
-// it. Wider vectors would make neighbouring threads read shared operands from places so far apart
-// that accesses are not coalesced.
-int choose_width(const ScratchVector<Axis>& axes, std::span<const SizedOperand> operands,
+// those that they go along. Wider vectors would make neighbouring threads read shared operands from
+// places so far apart that accesses are not coalesced.
+int choose_width(const ScratchVector<Axis>& reduced, std::span<const SizedOperand> operands,
                  Backend backend) {
-  const Axis& inner = axes.back();
   int narrowest = kVectorBits;
-  bool whole_bytes = true;  // packed operands can be loaded byte by byte
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (inner.strides[i] == 0) continue;
+    if (reduced.back().strides[i] == 0) continue;
     narrowest = std::min(narrowest, bits(operands[i].dtype));
-    if (is_packed(operands[i].dtype))
-      whole_bytes = whole_bytes && rows_begin_with_bytes(operands[i], i, axes);
   }
-  if (!whole_bytes) return 1;
   int width = backend == Backend::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
-  while (width > 1 && inner.size % width != 0) width /= 2;
+  const Size elements = elements_of_last(reduced, axes_of_vectors(reduced));
+  while (width > 1 && elements % width != 0) width /= 2;
   return width;
+}
+
+// Whether the elements of each vector are neighbours in memory, and begin with a whole byte.
+// Vectors go along the last `count` axes.
+bool has_vectors(const SizedOperand& operand, std::size_t index, const ScratchVector<Axis>& axes,
+                 std::size_t count, int width) {
+  const std::size_t first = axes.size() - count;
+  Size beside = 1;
+  for (std::size_t k = axes.size(); k-- > first;) {
+    if (axes[k].strides[index] != beside) return false;
+    beside *= axes[k].size;
+  }
+  if (!is_packed(operand.dtype) || width == 1) return true;
+  bool whole_bytes = operand.offset % 2 == 0;
+  for (std::size_t k = 0; k < first; ++k) {
+    whole_bytes = whole_bytes && axes[k].strides[index] % 2 == 0;
+  }
+  return whole_bytes;
 }
 
 // Whether rows of elements that are not packed have vectors of less than eight bytes, as those of
@@ -250,19 +285,35 @@ void map_to_threads(SizedLayout& layout, Size batches, Backend backend, bool int
 
 void schedule_operands(Schedule& schedule, const ScratchVector<Axis>& axes,
                        std::span<const SizedOperand> operands) {
+  const auto count = static_cast<std::size_t>(schedule.products.vector_axes);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule& operand = schedule.operands.emplace_back();
     operand.access = access_of(axes, i);
+    const bool moves = axes.back().strides[i] != 0;
+    const bool gathered = moves && !has_vectors(operands[i], i, axes, count, schedule.width);
+    if (moves) operand.access = gathered ? Access::strided : Access::contiguous;
     operand.indexing = operands[i].indexed.exists() ? Indexing::row : Indexing::none;
     operand.start = is_packed(operands[i].dtype) && operands[i].offset % 2 != 0;
     operand.outer_axes = outer_axes_of(axes, i);
+    if (!gathered) operand.outer_axes &= (std::uint64_t{1} << (axes.size() - count)) - 1;
   }
 }
 
 void align(OperandSchedule& schedule, const SizedOperand& operand, std::size_t index,
            const ScratchVector<Axis>& axes, int width, Backend backend) {
-  schedule.alignment = std::max(1, bits(operand.dtype) / 8);
-  if (backend == Backend::host || schedule.access != Access::contiguous) return;
+  constexpr int kMostRun = 16;
+  const Axis& inner = axes.back();
+  const int element = std::max(1, bits(operand.dtype) / 8);
+  schedule.alignment = element;
+  if (schedule.access == Access::strided) {
+    if (inner.strides[index] != 1 || is_packed(operand.dtype)) return;
+    while (inner.size % width != 0) width /= 2;  // of a run
+    schedule.alignment = std::min(kMostRun, width * element);
+  }
+  if (backend == Backend::host || schedule.access == Access::broadcast ||
+      schedule.access == Access::scalar) {
+    return;
+  }
   schedule.alignment = alignment_of(operand, operand.offset, axes, axes.size() - 1, index, width);
 }
 
@@ -277,14 +328,17 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   ScratchVector<Axis> outer = axes_where(space, shape, operands, false);
   ScratchVector<Axis> reduced = axes_where(space, shape, operands, true);
   if (reduced.empty()) reduced.push_back({1, SizedStrides(operands.size(), 0), {}});
-  sort_by_memory(outer, operands, weights);
-  sort_by_memory(reduced, operands, weights);
+  // Only weights must be neighbours.
+  const Size beside = reduced.back().strides[weights];
+  if (beside != 0 && beside != 1) return std::nullopt;
+  put_repeated_last(outer, weights);
   merge(outer);
+  const int width = choose_width(reduced, operands, backend);
   merge(reduced);
   const RepeatedRows repeated = merge_repeated(outer, reduced, operands, weights);
-  for (const Size stride : reduced.back().strides) {
-    if (stride != 0 && stride != 1) return std::nullopt;
-  }
+  // Where vectors end with an axis, the axes around it are groups.
+  const bool ends_axes = reduced.back().size % width == 0;
+  const std::size_t vector_axes = ends_axes ? 1 : axes_of_vectors(reduced);
   ArrangedAxes arranged = arrange(std::move(outer), std::move(reduced), weights, operands.size());
   bool packed = false;
   bool shared = false;
@@ -315,7 +369,8 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   const std::span<const Axis> reduced_axes = std::span<const Axis>(axes).last(count);
   schedule.rank = static_cast<int>(axes.size());
   schedule.reduction.axes = static_cast<int>(count);
-  schedule.width = choose_width(axes, operands, backend);
+  schedule.width = width;
+  schedule.products.vector_axes = static_cast<int>(vector_axes);
   if (backend != Backend::host && !packed && has_narrow_vectors(axes, operands, schedule.width)) {
     return std::nullopt;
   }

@@ -31,7 +31,7 @@ Scope ProductValues::operand_scope(std::size_t operand) const {
   Scope scope;
   scope.rows = has_stride(operand, row_axis());
   scope.columns = has_columns() && has_stride(operand, row_axis() - 1);
-  if (schedule_.operands[operand].access == Access::contiguous) {
+  if (schedule_.operands[operand].access == Access::contiguous || is_gathered(operand)) {
     scope.level = Level::element;
   } else if (schedule_.operands[operand].outer_axes >> first_reduced() != 0) {
     scope.level = Level::group;

@@ -17,7 +17,10 @@ class ProductAxes {
  public:
   explicit ProductAxes(const Schedule& schedule) : schedule_(schedule) {}
   std::uint32_t rank() const { return static_cast<std::uint32_t>(schedule_.rank); }
-  std::uint32_t inner() const { return rank() - 1; }
+  /// The first of those that vectors go along.
+  std::uint32_t inner() const {
+    return rank() - static_cast<std::uint32_t>(schedule_.products.vector_axes);
+  }
   std::uint32_t first_reduced() const {
     return rank() - static_cast<std::uint32_t>(schedule_.reduction.axes);
   }
@@ -25,9 +28,13 @@ class ProductAxes {
   bool has_columns() const { return schedule_.products.columns > 1; }
   bool in_tiles() const { return schedule_.products.tiles.vectors_per_group > 0; }
   std::uint32_t batch_axes() const { return row_axis() - (has_columns() ? 1 : 0); }
-  bool has_groups() const { return schedule_.reduction.axes > 1; }
+  bool has_groups() const { return schedule_.reduction.axes > schedule_.products.vector_axes; }
   bool has_stride(std::size_t operand, std::uint32_t axis) const {
-    return axis != inner() && schedule_.has_stride(operand, axis);
+    return schedule_.has_stride(operand, axis);
+  }
+  /// Whether the elements of an operand's vectors lie anywhere (preamble/products.h).
+  bool is_gathered(std::size_t operand) const {
+    return schedule_.operands[operand].access == Access::strided;
   }
 
  protected:

@@ -163,6 +163,10 @@ void choose_tiles(const TypedGraph& graph, std::span<const SizedOperand> operand
       length_of(reduced) > kMostRowElements) {
     return;
   }
+  const bool gathers = std::ranges::any_of(
+      layout.schedule.operands,
+      [](const OperandSchedule& operand) { return operand.access == Access::strided; });
+  if (gathers) return;
   const bool may_be_weights = std::ranges::any_of(operands, [](const SizedOperand& operand) {
     return !operand.output && bits(operand.dtype) <= kMostWeightBits;
   });

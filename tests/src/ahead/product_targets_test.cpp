@@ -72,6 +72,21 @@ TEST_P(AmdProducts, LoadAsMuchWhereDataSaysPlaces) {
   EXPECT_EQ(machine.count("global_store_(short|b16)"), 4) << machine.assembly;
 }
 
+// Vectors whose elements lie anywhere are gathered in registers, and weights loaded as ever.
+TEST_P(AmdProducts, LoadWeightsInVectorsWhereOthersLieAnywhere) {
+  for (const char* text : {kMatrixVector, "sum(f32(q) * scale * (x * 0.5), -1, -2)"}) {
+    std::vector<ArgumentSpec> arguments = matrix_vector(DType::u4, 2);
+    arguments[3].strides = {1, 128, 2};
+    if (text != kMatrixVector) {
+      arguments.erase(arguments.begin() + 2);
+      arguments[2].dtype = DType::i8;
+    }
+    const testing::Machine machine = testing::machine_code(text, arguments, GetParam());
+    expect_no_scratch(machine);
+    EXPECT_GE(machine.count("global_load_(dwordx4|b128)"), 4) << machine.assembly;
+  }
+}
+
 // One of them dequantises two weights, another multiplies and adds them.
 TEST_P(AmdProducts, MultiplyAndAddPairsWhereThereIsAnInstruction) {
   const std::string& target = GetParam();

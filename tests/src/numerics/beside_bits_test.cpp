@@ -233,6 +233,193 @@ TEST_P(ProductBits, DoNotShowGapsBetweenRows) {
   }
 }
 
+/// The elements of an array at other places: its axes in memory in that order, the outermost one
+/// first, with so many elements behind each step along an axis, and `lead` before the first.
+struct ElementPlaces {
+  std::vector<std::size_t> order;
+  Dims gaps;
+  std::int64_t lead = 0;
+  std::vector<bool> backwards = {};
+};
+
+HostArray at_places(const HostArray& packed, const ElementPlaces& places) {
+  const Dims& shape = packed.shape;
+  Dims strides(shape.size(), 1);
+  std::int64_t step = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    const std::size_t k = places.order[i];
+    strides[k] = step + places.gaps[k];
+    step = strides[k] * shape[k];
+    if (!places.backwards.empty() && places.backwards[k]) strides[k] = -strides[k];
+  }
+  HostArray array = HostArray::strided(packed.dtype, shape, strides, places.lead);
+  for (std::int64_t i = 0; i < packed.size(); ++i) {
+    set_bits(array, testing::place_of(array, i), get_bits(packed, i));
+  }
+  return array;
+}
+
+std::string describe(const ElementPlaces& places) {
+  return fmt::format("order {}, gaps {}, lead {}{}", fmt::join(places.order, " "),
+                     fmt::join(places.gaps, " "), places.lead,
+                     places.backwards.empty() ? "" : ", backwards");
+}
+
+// Axes of activations are columns, one, groups and elements; those of weights rows, groups and
+// elements. Of the larger operand elements of a group are neighbours, with gaps between groups, of
+// half a byte too; those of the other one lie anywhere: apart, or next to other rows or groups.
+TEST_P(ProductBits, DoNotShowWhereElementsLie) {
+  struct Places {
+    std::vector<ElementPlaces> larger;
+    std::vector<ElementPlaces> smaller;
+  };
+  const Places kWeights = {
+      {{{0, 1, 2}, {0, 1, 0}, 1}, {{0, 1, 2}, {1, 0, 0}, 1}, {{1, 0, 2}, {1, 8, 0}}},
+      {{{0, 1, 2}, {0, 0, 1}}, {{2, 1, 0}, {0, 0, 0}, 1}, {{0, 2, 1}, {0, 0, 0}}}};
+  const Places kActivations = {{{{0, 1, 2, 3}, {1, 0, 3, 0}, 1}, {{2, 0, 1, 3}, {1, 0, 0, 0}}},
+                               {{{0, 1, 2, 3}, {0, 0, 0, 1}},
+                                {{3, 2, 1, 0}, {0, 0, 0, 0}, 1},
+                                {{0, 1, 3, 2}, {0, 0, 0, 0}},
+                                {{0, 1, 2, 3}, {1, 0, 3, 0}, 1},
+                                {{0, 1, 2, 3}, {0, 0, 0, 0}, 0, {false, false, true, true}}}};
+  testing::Share share(GetParam(), 6, testing::random_seed());
+  for (const Products& products : {
+           Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 4, 64},
+           Products{DType::u4, Dequantised::plain, DType::f32, DType::bf16, 3, 40},
+           Products{DType::i4, Dequantised::scaled, DType::f16, DType::u4, 3, 64},
+           Products{DType::i8, Dequantised::scaled, DType::f32, DType::i8, 6, 32},
+           Products{DType::u4, Dequantised::zero_point, DType::f32, DType::i8, 5, 64},
+           Products{DType::i8, Dequantised::plain, DType::f32, DType::i8, 4, 48},
+           Products{DType::f8e4m3, Dequantised::plain, DType::f32, DType::f16, 3, 72},
+           Products{DType::f16, Dequantised::scaled, DType::f32, DType::bf16, 3, 40},
+           Products{DType::bf16, Dequantised::plain, DType::f32, DType::bf16, 2, 300},
+           Products{DType::f32, Dequantised::plain, DType::f32, DType::f32, 4, 12},
+           Products{DType::f32, Dequantised::plain, DType::f32, DType::bf16, 3, 5},
+       }) {
+    for (const bool many_columns : {false, true}) {
+      if (!share.next()) continue;
+      const std::int64_t rows = many_columns ? 3 : 40;
+      const std::int64_t columns = many_columns ? 40 : 3;
+      const std::vector<HostArray> inputs = draw_inputs(products, rows, columns);
+      const HostArray want = run_alone(products.text(), inputs, {columns, rows, 1, 1});
+      const auto check = [&](const HostArray& weights, const HostArray& activations,
+                             const std::string& what) {
+        std::vector<HostArray> own = inputs;
+        own[0] = weights;
+        own[1] = activations;
+        expect_same(run_alone(products.text(), own, {columns, rows, 1, 1}), want,
+                    fmt::format("{}, {} rows, {} columns: {}", products.description(), rows,
+                                columns, what));
+      };
+      const auto& of_weights = many_columns ? kWeights.smaller : kWeights.larger;
+      const auto& of_activations = many_columns ? kActivations.larger : kActivations.smaller;
+      for (const ElementPlaces& places : of_weights) {
+        check(at_places(inputs[0], places), inputs[1], "weights in " + describe(places));
+      }
+      for (const ElementPlaces& places : of_activations) {
+        const HostArray activations = at_places(inputs[1], places);
+        check(inputs[0], activations, "activations in " + describe(places));
+        check(at_places(inputs[0], of_weights[0]), activations,
+              fmt::format("activations in {}, weights in {}", describe(places),
+                          describe(of_weights[0])));
+      }
+    }
+  }
+}
+
+TEST_P(ProductBits, DoNotShowPlacesThatAreDrawn) {
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const auto draw = [&](std::int64_t below) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
+  };
+  const auto draw_places = [&](std::size_t axes, bool anywhere) {
+    ElementPlaces places;
+    places.gaps = Dims(axes, 0);
+    places.lead = draw(3);
+    for (std::size_t k = 0; k < axes; ++k) {
+      const bool is_free = anywhere || k + 1 < axes;
+      places.order.push_back(k);
+      places.gaps[k] = is_free ? draw(3) : 0;
+      places.backwards.push_back(is_free && draw(4) == 0);
+    }
+    std::shuffle(places.order.begin(), places.order.end() - (anywhere ? 0 : 1), random);
+    return places;
+  };
+  constexpr DType kWeights[] = {DType::u4,     DType::i4,  DType::u8,   DType::i8,
+                                DType::f8e4m3, DType::f16, DType::bf16, DType::f32};
+  constexpr DType kActivations[] = {DType::f16, DType::bf16, DType::f32, DType::i8, DType::i4};
+  constexpr std::int64_t kMany = 40;
+  const std::uint64_t draws =
+      testing::draws_of(GetParam(), GetParam() == DeviceType::cuda ? 48 : 8, 4);
+  for (std::uint64_t i = 0; i < draws && !HasFailure(); ++i) {
+    const Products products{kWeights[draw(std::ssize(kWeights))],
+                            kDequantised[draw(std::ssize(kDequantised))],
+                            DType::f32,
+                            kActivations[draw(std::ssize(kActivations))],
+                            1 + draw(6),
+                            draw(2) == 0 ? 32 << draw(2) : 2 + draw(150)};
+    const std::int64_t rows = draw(2) == 0 ? kMany : 1 + draw(4);
+    const std::int64_t columns = rows == kMany ? 1 + draw(4) : kMany;
+    const std::vector<HostArray> inputs = draw_inputs(products, rows, columns);
+    const bool more_weights = rows * bits(products.weights) >= columns * bits(products.activations);
+    const ElementPlaces weights = draw_places(3, !more_weights);
+    const ElementPlaces activations = draw_places(4, more_weights);
+    std::vector<HostArray> own = inputs;
+    own[0] = at_places(inputs[0], weights);
+    own[1] = at_places(inputs[1], activations);
+    const Dims shape = {columns, rows, 1, 1};
+    expect_same(run_alone(products.text(), own, shape), run_alone(products.text(), inputs, shape),
+                fmt::format("{}, {} rows, {} columns: weights in {}, activations in {}",
+                            products.description(), rows, columns, describe(weights),
+                            describe(activations)));
+  }
+}
+
+// What is computed of products in f64, and where each operation rounds.
+TEST_P(ProductBits, DoNotShowWhereElementsLieInOtherProducts) {
+  struct Other {
+    std::string text;
+    DType dtype;
+    Rounding rounding;
+    std::int64_t groups;
+    std::int64_t size;
+  };
+  testing::Share share(GetParam(), 2, testing::random_seed());
+  for (const Other& other :
+       {Other{"sum(w * x, -1, -2)", DType::f64, Rounding::once, 2, 300},
+        Other{"sum(w * x, -1, -2)", DType::f32, Rounding::each, 3, 12},
+        Other{"sum(w * x, -1, -2)", DType::f16, Rounding::each, 2, 48},
+        Other{"max(w + x, -1, -2), sum(w * x, -1, -2)", DType::f32, Rounding::once, 4, 20},
+        Other{"sum(w * w * x, -1, -2)", DType::f32, Rounding::once, 7, 9}}) {
+    if (!share.next()) continue;
+    const auto run = [&](const HostArray& w, const HostArray& x) {
+      Options options;
+      options.rounding = other.rounding;
+      const Function function = parse("beside", "w = w; x = x; " + other.text, options);
+      std::vector<HostArray> outputs(other.text.starts_with("max") ? 2 : 1,
+                                     HostArray::contiguous(other.dtype, {3, 40, 1, 1}));
+      run_on(device(), function, {w, x}, outputs);
+      return outputs.back();
+    };
+    const HostArray w = testing::random_array(other.dtype, {40, other.groups, other.size}, 1);
+    const HostArray x = testing::random_array(other.dtype, {3, 1, other.groups, other.size}, 2);
+    const HostArray want = run(w, x);
+    for (const ElementPlaces& places :
+         {ElementPlaces{{0, 1, 2, 3}, {0, 0, 0, 2}}, ElementPlaces{{3, 2, 1, 0}, {0, 0, 0, 0}, 1},
+          ElementPlaces{{0, 1, 2, 3}, {1, 0, 3, 0}, 1}}) {
+      expect_same(run(w, at_places(x, places)), want,
+                  fmt::format("{}, x in {}", other.text, describe(places)));
+    }
+    for (const ElementPlaces& places :
+         {ElementPlaces{{0, 1, 2}, {0, 1, 0}, 1}, ElementPlaces{{1, 0, 2}, {1, 8, 0}}}) {
+      expect_same(run(at_places(w, places), x), want,
+                  fmt::format("{}, w in {}", other.text, describe(places)));
+    }
+  }
+}
+
 // A result that is not finite is computed again, others beside it are not.
 TEST_P(ProductBits, DoNotShowInfinitiesBeside) {
   const Products products{DType::u4, Dequantised::zero_point, DType::f32, DType::f32, 4, 64};
