@@ -333,12 +333,7 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   if (beside != 0 && beside != 1) return std::nullopt;
   put_repeated_last(outer, weights);
   merge(outer);
-  const int width = choose_width(reduced, operands, backend);
-  merge(reduced);
   const RepeatedRows repeated = merge_repeated(outer, reduced, operands, weights);
-  // Where vectors end with an axis, the axes around it are groups.
-  const bool ends_axes = reduced.back().size % width == 0;
-  const std::size_t vector_axes = ends_axes ? 1 : axes_of_vectors(reduced);
   ArrangedAxes arranged = arrange(std::move(outer), std::move(reduced), weights, operands.size());
   bool packed = false;
   bool shared = false;
@@ -348,6 +343,11 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
                         arranged.reduced.back().strides[i] != 0);
   }
   if (!packed && !shared) return std::nullopt;
+  const int width = choose_width(arranged.reduced, operands, backend);
+  merge(arranged.reduced);
+  // Where vectors end with an axis, the axes around it are groups.
+  const bool ends_axes = arranged.reduced.back().size % width == 0;
+  const std::size_t vector_axes = ends_axes ? 1 : axes_of_vectors(arranged.reduced);
 
   Size batches = 1;
   for (const Axis& axis : arranged.batches) batches *= axis.size;
