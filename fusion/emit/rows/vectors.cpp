@@ -91,8 +91,7 @@ void ReductionEmitter::declare_smem() {
 }
 
 std::string ReductionEmitter::smem_offset() const {
-  return fmt::format("(slot - {}) * {}", rows_.register_vectors(),
-                     rows_.block() * schedule_.width);
+  return fmt::format("(slot - {}) * {}", rows_.register_vectors(), rows_.block() * schedule_.width);
 }
 
 int ReductionEmitter::smem_alignment(std::size_t operand) const {
