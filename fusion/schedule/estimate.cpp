@@ -187,19 +187,21 @@ class Passes {
 
  private:
   // With what threads combine of each row, as a part of each of its elements: an exchange and an
-  // operation for each halving.
+  // operation for each halving. Threads of columns keep a half of their lanes each time, so that
+  // all halvings are as much as two of all lanes.
   static double operations_of_reduction(const TypedNode& node, const TypedGraph& graph,
                                         const Layout& layout) {
     constexpr double kExchange = 3;
+    constexpr double kHalvingsOfColumns = 2;
     const double own = operations_of(node, graph);
     const RowSchedule& rows = layout.schedule.reduction;
     double length = 1;
-    const std::size_t rank = layout.shape.size();
-    for (std::size_t k = rank - std::min(rank, static_cast<std::size_t>(rows.axes)); k < rank;
-         ++k) {
+    const std::size_t end = layout.shape.size() - (rows.columns == 0 ? 0 : 1);
+    for (std::size_t k = end - std::min(end, static_cast<std::size_t>(rows.axes)); k < end; ++k) {
       length *= static_cast<double>(layout.shape[k]);
     }
-    const double halvings = std::log2(rows.threads);
+    const double all = std::log2(rows.threads);
+    const double halvings = rows.columns == 0 ? all : std::min(all, kHalvingsOfColumns);
     return own + halvings * (own + kExchange) / std::max(1.0, length / rows.threads);
   }
 
