@@ -115,7 +115,6 @@ double largest_of(const HostArray& array) {
 // what one that counts gives; or which reads two views of one array.
 bool reads_again(const std::string& name) {
   static const std::set<std::string> names{"dropout_norm",
-                                           "norm_rotary",
                                            "moe_layer",
                                            "gated_delta_rule",
                                            "nucleus_mass",
