@@ -7,9 +7,9 @@ namespace {
 
 // As an H200 takes them in vectors.
 double cost_of_cast(DType from, DType to) {
-  if (to == DType::f8e5m2 || to == DType::f8e5m2fnuz) return 10;
-  if (to == DType::f8e4m3 || to == DType::f8e4m3fnuz) return 3;
-  if (is_integer(to) && is_floating(from)) return 4;
+  if (to == DType::f8e5m2 || to == DType::f8e5m2fnuz) return 6;
+  if (to == DType::f8e4m3 || to == DType::f8e4m3fnuz) return 2;
+  if (is_integer(to) && is_floating(from)) return 3;
   if (is_integer(from) && is_floating(to)) return 2;
   return 1;
 }

@@ -26,6 +26,16 @@ double operations_of(const TypedNode& node, const TypedGraph& graph) {
   return operation_cost(graph.nodes, node) * (width == 64 ? 2 : 1);
 }
 
+// The same where some values are one for each row: by these a quotient is a product that is
+// corrected.
+double operations_of(const TypedNode& node, const TypedGraph& graph,
+                     const std::vector<bool>& invariant) {
+  constexpr double kQuotientByInvariant = 5;
+  const double cost = operations_of(node, graph);
+  const bool by_invariant = node.op == Op::div && invariant[node.operands[1]];
+  return by_invariant ? std::min(cost, kQuotientByInvariant) : cost;
+}
+
 // A CPU has instructions for all of IEEE 754's operations, and for what costs a GPU a few.
 double operations_on_host(const TypedNode& node, const TypedGraph& graph) {
   constexpr double kQuotient = 8;
@@ -166,7 +176,7 @@ class Passes {
     }
     if (rows.vectors != 0 || layout.schedule.products.rows != 0) {
       for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
-        if (!invariant[id]) operations_ += operations_of(graph.nodes[id], graph);
+        if (!invariant[id]) operations_ += operations_of(graph.nodes[id], graph, invariant);
       }
       return;
     }
@@ -226,7 +236,7 @@ class Passes {
       const TypedNode& node = graph.nodes[id];
       if (!needed[id] || invariant[id]) continue;
       if (node.op == Op::input) read[node.payload] = true;
-      operations_ += operations_of(node, graph);
+      operations_ += operations_of(node, graph, invariant);
       for (const NodeId operand : node.inputs()) needed[operand] = true;
     }
     return read;
