@@ -266,8 +266,9 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
 }
 
 void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
-  std::string_view guard = is_guarded() ? "if (active) " : "";
-  if (at_ends_) guard = is_guarded() ? "if (active && at_end) " : "if (at_end) ";
+  std::string guard = at_ends_ ? "at_end" : may_miss_ ? "exists" : "";
+  if (is_guarded()) guard = guard.empty() ? "active" : "active && " + guard;
+  if (!guard.empty()) guard = fmt::format("if ({}) ", guard);
   const bool contiguous = in_segments() || schedule_.operands[i].access == Access::contiguous;
   const std::string& name = operands_[i].name;
   if (collects(i)) {

@@ -141,9 +141,14 @@ void ReductionEmitter::emit_combine(std::size_t id, int depth) {
   // come first.
   const bool in_order = is_arg_reduction(node.op) && rows_.columns == 0 && !at_ends_ &&
                         !rows_.has_row_chunks() && !(rows_.is_shifted() && in_row_tree_);
-  out_.line(depth, "{3}{0}_lanes[lane] = {1}::{4}({0}_lanes[lane], {2});", names_[id],
-            info(node.op).combiner, value, at_ends_ ? "if (at_end) " : "",
-            in_order ? "append" : "combine");
+  const std::string lanes = names_[id] + "_lanes[lane]";
+  const std::string combined = fmt::format("{}::{}({}, {})", info(node.op).combiner,
+                                           in_order ? "append" : "combine", lanes, value);
+  if (may_miss_ && !at_ends_) {
+    out_.line(depth, "{0} = exists ? {1} : {0};", lanes, combined);
+  } else {
+    out_.line(depth, "{}{} = {};", at_ends_ ? "if (at_end) " : "", lanes, combined);
+  }
 }
 
 // The result of a reduction, from the combined partial results.

@@ -50,12 +50,12 @@ void ReductionEmitter::emit_prefetched(int pass) {
   out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", ahead);
   out_.line(4, "const int slot = base + step;");
   if (rows_.vectors % ahead != 0) out_.line(4, "if (slot >= {}) continue;", rows_.vectors);
-  out_.line(4, "const {} vector = {};", index_, slot_vector("slot"));
-  skip_missing(4, "slot");
+  find_vector(4, slot_vector("slot"), "slot");
   locate_vector(4);
   from_prefetch_ = true;
   emit_vector(pass, 4, "slot");
   from_prefetch_ = false;
+  may_miss_ = false;
   out_.line(3, "}}");
   out_.line(2, "}}");
 }

@@ -179,6 +179,7 @@ class ReductionEmitter {
   void move_cached(std::size_t id, int depth, std::string_view move);
   void collect_parameters();
   void skip_missing(int depth, std::string_view slot);
+  void find_vector(int depth, const std::string& text, std::string_view slot);
   void begin_prefetch();
   void prefetch(int depth, std::string_view from);
   void emit_prefetched(int pass);
@@ -237,6 +238,7 @@ class ReductionEmitter {
   bool copies_pending_ = false;  ///< not all asynchronous copies have been waited for
   bool from_prefetch_ = false;   ///< the code being written has the prefetched vectors
   bool loads_directly_ = false;  ///< it loads a vector that is not on chip where it uses it
+  bool may_miss_ = false;        ///< it is for vectors of which `exists` says whether they count
   bool at_ends_ = false;         ///< it is for single elements at the ends of a row
   bool in_row_tree_ = false;     ///< it is for vectors of a row that are added up by their tree
   /// How it computes quotients by one number for each row.

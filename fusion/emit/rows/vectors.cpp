@@ -107,6 +107,24 @@ void ReductionEmitter::skip_missing(int depth, std::string_view slot) {
   out_.line(depth, "if ({}) continue;", missing);
 }
 
+// Defines `vector`, one of a thread's. Where it is past the end of the row, threads skip it, or
+// compute the row's last one and count nothing of it: then no code waits for a branch.
+void ReductionEmitter::find_vector(int depth, const std::string& text, std::string_view slot) {
+  may_miss_ = passes_.computes_missing;
+  if (!may_miss_) {
+    out_.line(depth, "const {} vector = {};", index_, text);
+    return skip_missing(depth, slot);
+  }
+  out_.line(depth, "const {} asked = {};", index_, text);
+  const std::string within = fmt::format("asked < {}", last_vector());
+  if (rows_.full_vectors == 0) {
+    out_.line(depth, "const bool exists = {};", within);
+  } else {
+    out_.line(depth, "const bool exists = {} < {} || {};", slot, rows_.full_vectors, within);
+  }
+  out_.line(depth, "const {} vector = exists ? asked : {} - 1;", index_, last_vector());
+}
+
 // Writes `body` for the elements before a row's first aligned vector and after its last one, of
 // which each of the first threads has one. The other threads use the row's first element and ignore
 // the result: without a branch, this is computed beside the vectors.
@@ -189,13 +207,13 @@ void ReductionEmitter::emit_batches(int pass) {
   }
   fetch(fetched, 3);
   out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
-  out_.line(4, "const {} vector = {};", index_, batch_vector());
-  if ((kept_to_ - kept_from_) % rows_.batch != 0) {
+  if (rows_.vectors != 0 && (kept_to_ - kept_from_) % rows_.batch != 0) {
     out_.line(4, "if (base + step >= {}) continue;", kept_to_);
   }
-  skip_missing(4, "base + step");
+  find_vector(4, batch_vector(), "base + step");
   locate_vector(4);
   emit_vector(pass, 4, rows_.vectors != 0 ? "base + step" : "step");
+  may_miss_ = false;
   out_.line(3, "}}");
   out_.line(2, "}}");
 }
@@ -204,12 +222,16 @@ void ReductionEmitter::emit_batches(int pass) {
 void ReductionEmitter::emit_slots(int pass, int from, int to, std::string_view unroll) {
   if (from >= to) return;
   out_.line(2, "{} for (int slot = {}; slot < {}; ++slot) {{", unroll, from, to);
-  out_.line(3, "const {} vector = {};", index_, slot_vector("slot"));
-  if (to > rows_.full_vectors) skip_missing(3, "slot");
+  if (to > rows_.full_vectors) {
+    find_vector(3, slot_vector("slot"), "slot");
+  } else {
+    out_.line(3, "const {} vector = {};", index_, slot_vector("slot"));
+  }
   locate_vector(3);
   slot_ = "slot";
   emit_vector(pass, 3, "slot");
   slot_.clear();
+  may_miss_ = false;
   out_.line(2, "}}");
 }
 
@@ -227,6 +249,8 @@ void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth
     if ((kept_to_ - kept_from_) % rows_.batch != 0) {
       out_.line(depth + 1, "if (base + step >= {}) continue;", kept_to_);
     }
+  }
+  if (rows_.vectors != 0 && !passes_.computes_missing) {
     out_.line(depth + 1, "const {} vector = {};", index_, vector);
     skip_missing(depth + 1, "base + step");
   } else {

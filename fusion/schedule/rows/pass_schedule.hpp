@@ -68,9 +68,10 @@ struct PassSchedule {
   bool unrolls_smem = false;  ///< passes over vectors in shared memory are unrolled as a whole
   bool clamps_loads = false;  ///< past a row's end its last vector is loaded again, so that no load
                               ///< waits for a branch
-  bool loads_words = false;   ///< loads take fewer instructions and more registers (strides.h)
-  Ids prefetched;             ///< weights that only the last pass reads, loaded from before the
-                              ///< first pass on, as many vectors at a time as this
+  bool computes_missing = false;  ///< and all passes compute with it, and count nothing of it
+  bool loads_words = false;       ///< loads take fewer instructions and more registers (strides.h)
+  Ids prefetched;                 ///< weights that only the last pass reads, loaded from before the
+                                  ///< first pass on, as many vectors at a time as this
   int prefetch_distance = 0;
 
   int min_blocks = 0;  ///< that an NVIDIA multiprocessor must have room for; 0: no such demand

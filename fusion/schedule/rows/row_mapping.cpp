@@ -86,15 +86,16 @@ constexpr int kThreadsOfCopies = 512;
 constexpr int kMostSumsOfCopies = 32;
 constexpr int kLeastPasses = 3;
 constexpr int kFewestThreads = 128;
-// Blocks wait for those with whole chunks: of 100,000 f32, of which the last of four chunks has a
-// twentieth, reading two operands again is faster.
-constexpr int kLeastShare = 4;
-constexpr int kWholeShare = 5;
+// Blocks wait for those with whole chunks: of rows with a part of one, reading operands again is
+// faster (100,000 f32; three operands of 151,936 f16 go from 0.35 to 0.63).
 
 // Accumulators of a thread for each lane of its vectors, where a test asks for few threads.
 constexpr int kMostSets = 4;
 
 int power_of_two_to(Size count) { return static_cast<int>(bit_floor(std::max<Size>(count, 1))); }
+
+constexpr std::int64_t kMostThreadBytes = 128;
+constexpr int kVectorBytes = 16;
 
 // Threads of a row that follows the tree, of which each has up to 128 bytes. What is done once for
 // each thread takes as long for few bytes as for many: combining sums in the order of the tree, and
@@ -104,10 +105,24 @@ int power_of_two_to(Size count) { return static_cast<int>(bit_floor(std::max<Siz
 // f16, 64 and 32). Without weights few threads have too little to do: unaligned softmax of 4,097
 // f16 reaches 0.99 with 128 and 0.95 with 64, of 1,501 bf16 0.98 with 64 and 0.95 with 32.
 int threads_in_tree(Size bytes, bool unaligned, bool has_weights, const RowModel& model) {
-  constexpr std::int64_t kMostBytes = 128;
+  constexpr std::int64_t kMostBytes = kMostThreadBytes;
   if (unaligned && has_weights) return power_of_two_from((bytes + kMostBytes - 1) / kMostBytes);
   const bool is_short = !unaligned || bytes <= kMostBytes / 2 * model.short_row;
   return std::max(power_of_two_to(bytes / (kMostBytes / 2)), is_short ? 1 : 2 * model.short_row);
+}
+
+// Whether half as many threads, which would have at most 160 bytes each, are so much better filled
+// by a row: where many threads lack the last vector, others compute it while these wait. On an H200
+// two operands of 5,120 f16 go from 0.89 of a copy to 0.99 with five vectors for each of 128
+// threads, instead of two and a half for each of 256.
+bool fills_better(Size vectors, int threads, int kept) {
+  constexpr int kMostBytes = 160;
+  constexpr int kPoor = 7;  // eighths
+  const Size each = (vectors + threads - 1) / threads;
+  const int half = std::max(1, threads / 2);
+  const Size fewer = (vectors + half - 1) / half;
+  return each > 1 && fewer * kept <= kMostBytes && 8 * vectors < kPoor * each * threads &&
+         fewer < 2 * each;
 }
 
 // Vectors of a column that a thread keeps. Those of unaligned columns are short, and there are
@@ -358,8 +373,9 @@ void choose_registers(RowSchedule& rows, Size vectors, Size least_vectors, const
 }
 
 void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int width, int least,
-             int most, int reductions, bool stores, const RowFeatures& device, Backend backend) {
+             int most, int reductions, int stored, const RowFeatures& device, Backend backend) {
   const RowModel& model = row_model(backend);
+  const bool stores = stored != 0;
   const int kept = on_chip_bytes(in_vector);
   const bool wide = width >= 8 && !rows.split;
   const bool large_smem = device.large_smem && (rows.phase < 0 ? in_vector.weights <= in_vector.rows
@@ -378,7 +394,7 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
     }
     if (blocks <= kMostBlocks && own * kept <= model.on_chip_row) {
       rows.cluster_blocks = blocks;
-      map_row(rows, own, in_vector, width, least, most, reductions, stores,
+      map_row(rows, own, in_vector, width, least, most, reductions, stored,
               {false, device.large_smem}, backend);
       rows.threads *= blocks;
       return;
@@ -394,10 +410,22 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
   int each = model.vectors;
   if (stores && reductions == 1) each = (each + 1) / 2;
   if (!stores && !rows.split) each *= 2;
+  // What threads of a short row do once each weighs more where they store nothing: argmax of 768
+  // bf16 goes from 0.72 of a copy to 0.88 with 16 threads instead of 32, of 1,408 from 0.76 to
+  // 0.91.
+  constexpr int kShortRows = 6;
+  const bool few =
+      !stores && !rows.split && in_vector.weights == 0 && vectors <= kShortRows * model.short_row;
+  if (few) each *= 2;
   if (vectors <= model.short_row) {
     rows.threads = threads_for(reductions > 1 ? 2 : 1, 1, std::max(1, model.short_threads));
   } else if (width < 8 && bytes > 2 * model.long_row && (rows.cluster_blocks == 1 || !large_smem)) {
-    rows.threads = threads_for(each, model.short_row, model.long_threads);
+    // Beside weights 1,024 threads have no registers for rows, and keep a part in shared memory:
+    // norm and quantisation of (x + r) of 14,336 f32 go from 0.79 to 0.98 with 512.
+    constexpr int kMostBytes = 256;
+    const bool crowded = in_vector.weights != 0 && bytes <= kMostBytes * model.max_threads;
+    rows.threads =
+        threads_for(each, model.short_row, crowded ? model.max_threads : model.long_threads);
   } else {
     // So many threads have registers for weights; without weights fewer are better.
     const bool crowded = bytes > 2 * model.long_row && in_vector.weights != 0 && !large_smem;
@@ -405,15 +433,21 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
                        : bytes <= model.long_row          ? model.wide_threads
                        : crowded                          ? model.long_threads
                                                           : model.max_threads;
-    // For 512 elements, where exponentials take fewer instructions, 32 threads reach 1.02 and 16
-    // threads 1.06.
-    const bool few = !stores && !rows.split && vectors <= 2 * model.short_row;
     rows.threads = threads_for(each, few ? model.short_threads : model.short_row, widest);
     // Where the tree is followed, of which AMD GPUs have not been measured.
-    if (backend == Backend::nvidia && stores && wide && vectors * width <= kTreeChunk) {
-      const int best = threads_in_tree(bytes, rows.phase >= 0, in_vector.weights != 0, model);
-      rows.threads = std::clamp(best, std::min(model.short_row, rows.threads), rows.threads);
+    const bool narrow = in_vector.rows <= kVectorBytes && 2 * stored <= in_vector.rows;
+    if (backend == Backend::nvidia && stores && !rows.split && (wide || narrow) &&
+        vectors * width <= kTreeChunk) {
+      const int best = narrow
+                           ? power_of_two_to(bytes / kMostThreadBytes)
+                           : threads_in_tree(bytes, rows.phase >= 0, in_vector.weights != 0, model);
+      const int fewest = narrow ? model.short_threads : model.short_row;
+      rows.threads = std::clamp(best, std::min(fewest, rows.threads), rows.threads);
     }
+  }
+  if (backend == Backend::nvidia && stores && !rows.split && vectors * width <= kTreeChunk &&
+      rows.threads > model.short_row && fills_better(vectors, rows.threads, kept)) {
+    rows.threads /= 2;
   }
   if (device.forced.threads != 0 && backend != Backend::host) {
     const int fewest = most <= kMostResidues ? std::max(1, most / kMostSets) : 1;
@@ -430,6 +464,14 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
   rows.rows = block / rows.threads;
 }
 
+bool fits_narrow_vectors(Size vectors, int width, const VectorBytes& in_vector) {
+  constexpr int kLanes = 8;
+  const RowModel& model = row_model(Backend::nvidia);
+  const Size bytes = vectors * in_vector.rows;
+  return width == kLanes && in_vector.weights == 0 && in_vector.rows >= 2 * kVectorBytes &&
+         bytes > model.long_row && bytes <= 2 * model.long_row;
+}
+
 Size PartialResults::shared(int threads, int width, int chunks) const {
   constexpr int kWave = 32;
   constexpr int kApart = 4;  // lanes of a wave whose vectors are far apart
@@ -444,8 +486,8 @@ bool map_copied_row(RowSchedule& rows, Size elements, int bytes, int width, int 
     return false;
   }
   const Size chunk = kTreeChunk / width;  // in vectors
-  const Size chunks = (elements + kTreeChunk - 1) / kTreeChunk;
-  if (kLeastShare * chunks > kWholeShare * elements / kTreeChunk) return false;
+  if (elements % kTreeChunk != 0) return false;
+  const Size chunks = elements / kTreeChunk;
   for (const int room : {kRoomOfTwo, kRoomOfOne}) {
     const int whole = room == kRoomOfTwo ? kThreadsOfCopies : 2 * kThreadsOfCopies;
     for (int sharing = 1; sharing <= kMostBlocks; sharing *= 2) {
