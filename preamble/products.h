@@ -350,6 +350,37 @@ KILN_FN Gathered<T, Lanes> gathered(Packed<const T, Offset> row, Index first, co
   return result;
 }
 
+#if !KILN_HOST
+// The same of all rows of a thread, where these are side by side: `rows` each have their elements
+// [first, first + Lanes), each `place(element)` elements from the first row's beginning.
+template <int Align, class T, int Lanes, int Rows, class Index, class Place>
+KILN_FN void gather_rows(Gathered<T, Lanes> (&rows)[Rows], const T* from, Index first,
+                         const Place& place) {
+  KILN_EACH(i, Lanes) {
+    Vec<T, Rows> line;
+    copy_bytes<Vec<T, Rows>::kBytes, Align>(line.lane, from + place(first + Index(i)));
+    KILN_EACH(r, Rows) rows[r].of[i] = line.lane[r];
+  }
+}
+template <int Align, class T, int Lanes, int Rows, class Offset, class Index, class Place>
+KILN_FN void gather_rows(Gathered<T, Lanes> (&rows)[Rows], Packed<const T, Offset> from,
+                         Index first, const Place& place) {
+  Vec<T, Rows / 2> line[Lanes];
+  KILN_EACH(i, Lanes) {
+    const Offset at = from.element + Offset(place(first + Index(i)));
+    copy_bytes<Rows / 2, Align>(line[i].lane, from.data + (at >> 1));
+  }
+  KILN_EACH(i, int(rows[0].kUnits)) {
+    KILN_EACH(r, Rows) {
+      const u32 low = u32(line[2 * i].lane[r / 2].bits) >> r % 2 * 4;
+      const u32 high =
+          2 * i + 1 < Lanes ? u32(line[(2 * i + 1) % Lanes].lane[r / 2].bits) >> r % 2 * 4 : 0;
+      rows[r].of[i] = T{u8((low & 15) | (high & 15) << 4)};
+    }
+  }
+}
+#endif
+
 template <int Count>
 KILN_FN bool all_finite(const f32 (&value)[Count]) {
   bool finite = true;
@@ -454,7 +485,8 @@ KILN_FN Index first_of_turn(u32 turn) {
 // it. With the last turn all are combined.
 template <class T, int Count>
 struct Turns {
-  T of[Count > 8 ? 4 : Count > 4 ? 3 : Count > 2 ? 2 : 1];
+  static_assert(Count <= 32, "Turns: the number of their powers of two");
+  T of[Count > 16 ? 5 : Count > 8 ? 4 : Count > 4 ? 3 : Count > 2 ? 2 : 1];
   template <class Reduction>
   __device__ __forceinline__ T add(u32 turn, T value) {
     bool complete = true;
@@ -496,6 +528,17 @@ KILN_FN auto combine_slots(const Slots& slots, u32 wave, int near, int i) {
   }
 }
 
+// LLVM 14 (HIP 5.2) puts neighbouring results into pairs of registers (gfx90a), and forgets to move
+// the second ones of some past the branch around what computes results again.
+template <class T, int Count>
+KILN_FN void keep_apart(T (&value)[Count]) {
+#if KILN_AMD
+  if constexpr (is_same<T, f32>()) {
+    KILN_EACH(i, Count) asm("" : "+v"(value[i]));
+  }
+#endif
+}
+
 // Every thread of the rows gets the results, after one barrier for all of them.
 template <class Reduction, int Threads, class T, int Count>
 KILN_FN void reduce_all(T (&value)[Count], ManySlots<T, Threads, Count>& slots) {
@@ -514,13 +557,80 @@ KILN_FN void reduce_all(T (&value)[Count], ManySlots<T, Threads, Count>& slots) 
               slots.wave, lane / Row::kNear % Row::kShared, int(lane) % Row::kNear, i));
     }
   }
-#if KILN_AMD
-  // LLVM 14 (HIP 5.2) puts neighbouring results into pairs of registers (gfx90a), and forgets to
-  // move the second ones of some past the branch around what computes results again.
-  if constexpr (is_same<T, f32>()) {
-    KILN_EACH(i, Count) asm("" : "+v"(value[i]));
+  keep_apart(value);
+}
+
+// ---- rows that are side by side in memory -------------------------------------------------------
+
+// Threads side by side take neighbouring rows, so that they read whole lines together; those of a
+// row are `Beside` threads from each other. They are numbered as the vectors that they take, and
+// combined in the same order as other threads of a row. In one wave are those whose numbers differ
+// in the highest bits.
+template <int Beside, int Threads>
+struct ThreadsBeside {
+  enum : int {
+    kWithin = Beside >= kWave ? 1 : kWave / Beside,
+    kTogether = Threads < kWithin ? Threads : kWithin,
+    kGroups = Threads / kTogether,
+  };
+  static __device__ __forceinline__ u32 column() { return threadIdx.x % Beside; }
+  static __device__ __forceinline__ u32 place() { return threadIdx.x / Beside; }
+  static __device__ __forceinline__ u32 thread() {
+    return place() % kTogether * kGroups + place() / kTogether;
   }
-#endif
+};
+template <int Beside, class Index>
+KILN_FN Index row_beside(Index item) {
+  return item * Beside + Index(threadIdx.x % Beside);
+}
+template <int Beside>
+KILN_FN bool is_first_beside() {
+  return threadIdx.x < Beside;
+}
+// The number of a thread's rows divides that of all: those past the end repeat the last ones.
+template <int Rows, class Index>
+KILN_FN Index rows_or_last(Index row, Index count) {
+  return row < count ? row : count - Rows;
+}
+#define KILN_FOR_VECTORS_BESIDE(Index, beside, threads, turns, turn, vector, count) \
+  for (Index vector = ::kiln::ThreadsBeside<beside, threads>::thread() +            \
+                      ::kiln::reversed_turn<turns>(turn) * u32(threads);            \
+       vector < count; vector += Index(threads) * turns)
+
+template <class T, int Beside, int Threads, int Count>
+struct SlotsBeside {
+  enum : int { kGroups = ThreadsBeside<Beside, Threads>::kGroups };
+  T group[kGroups][Beside][Count];
+  T all[Beside][Count];
+};
+
+// Every thread of the rows gets the results: one thread combines what groups have of each.
+template <class Reduction, int Beside, int Threads, class T, int Count>
+KILN_FN void reduce_beside(T (&value)[Count], SlotsBeside<T, Beside, Threads, Count>& slots) {
+  using Row = ThreadsBeside<Beside, Threads>;
+  KILN_EACH(i, Count) {
+    value[i] = combine_lanes<Reduction, Beside * Row::kTogether / 2, Beside>(value[i]);
+  }
+  if constexpr (Row::kGroups > 1) {
+    if (Row::place() % Row::kTogether == 0) {
+      KILN_EACH(i, Count) slots.group[Row::place() / Row::kTogether][Row::column()][i] = value[i];
+    }
+    KILN_SYNCHRONIZE();
+    for (u32 own = threadIdx.x; own < u32(Beside * Count); own += Beside * Threads) {
+      slots.all[own / Count][own % Count] =
+          combine_slots<Reduction, Row::kGroups, 1>(slots.group, 0, int(own / Count), own % Count);
+    }
+    KILN_SYNCHRONIZE();
+    KILN_EACH(i, Count) value[i] = slots.all[Row::column()][i];
+  }
+  keep_apart(value);
+}
+
+// Whether something holds for any thread of the block.
+template <int Threads>
+KILN_FN bool any_in_block(bool own, Slots<u32, Threads>& slots) {
+  Lanes<u32, 1> any = {{own ? 1u : 0u}};
+  return reduce<Max, Threads>(any, slots) != 0;
 }
 
 #endif

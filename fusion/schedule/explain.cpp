@@ -235,6 +235,12 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
             layout.strides(index, static_cast<std::size_t>(own.along)));
         break;
       }
+      if (schedule.products.rows != 0) {
+        report.access = fmt::format("{} at a time, {} bytes each",
+                                    plural(schedule.products.rows, "row"), own.alignment);
+        report.reason = "neighbours in memory are of neighbouring rows";
+        break;
+      }
       report.access =
           fmt::format("through tiles of {} by {}, {} bytes at a time", schedule.tile_rows,
                       schedule.tile, schedule.backend == Backend::host ? 16 : own.alignment);

@@ -86,7 +86,8 @@ enum class Access : std::uint8_t {
   strided,      ///< neighbours are a run-time stride apart; of products, elements lie anywhere, and
                 ///< are gathered one by one
   transposed,   ///< neighbours along the tile axis are neighbours in memory: read through a tile;
-                ///< of rows on the CPU, along another reduced axis: moved through a buffer
+                ///< of rows on the CPU, along another reduced axis: moved through a buffer; of
+                ///< products, those of neighbouring rows: loaded for all rows of a thread at once
   interleaved,  ///< neighbours are two to four elements apart, and other operands fill the gaps:
                 ///< one vector holds the elements of all of them
   runs,         ///< reductions: one element for each run of neighbours along the innermost axis,
@@ -97,9 +98,10 @@ enum class Access : std::uint8_t {
 struct OperandSchedule {
   std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
   int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector; of a
-                      ///< transposed operand, along the tile axis; of one that is gathered, of each
-                      ///< run of so many bytes, which is loaded at once; of an iota, 4 if all
-                      ///< vectors begin at multiples of four, else 0
+                      ///< transposed operand, along the tile axis, or of what rows of a product
+                      ///< have side by side; of one that is gathered, of each run of so many bytes,
+                      ///< which is loaded at once; of an iota, 4 if all vectors begin at multiples
+                      ///< of four, else 0
   std::uint16_t first_way = 0;  ///< of operands that are interleaved, the first
   std::int16_t along = 0;       ///< rows: of a transposed operand, the collapsed axis along which
                                 ///< its neighbours are neighbours in memory
@@ -225,12 +227,15 @@ struct ProductSchedule {
   int columns = 1;  ///< results of each row
   int lanes = 1;    ///< of a vector, computed at a time
   int turns = 1;    ///< GPUs: how many threads' vectors of a row each thread takes, a power of two
+  int beside = 0;   ///< GPUs: threads side by side that take neighbouring rows, a power of two,
+                    ///< where these lie side by side in memory; 0: elements of rows do
   int vector_axes = 1;  ///< the collapsed axes that are counted as one, along which vectors go
   TileSchedule tiles;
   friend bool operator==(const ProductSchedule& a, const ProductSchedule& b) {
     return a.rows == b.rows &&
-           (a.rows == 0 || (a.columns == b.columns && a.lanes == b.lanes && a.turns == b.turns &&
-                            a.tiles == b.tiles && a.vector_axes == b.vector_axes));
+           (a.rows == 0 ||
+            (a.columns == b.columns && a.lanes == b.lanes && a.turns == b.turns &&
+             a.beside == b.beside && a.tiles == b.tiles && a.vector_axes == b.vector_axes));
   }
 };
 
@@ -303,12 +308,13 @@ struct Schedule {
   bool has_stride(std::size_t operand, std::uint32_t axis) const;
   /// CPU: whether an operand is moved through a buffer in the order in which rows are counted.
   bool is_buffered(std::size_t operand) const {
-    return reduction.axes != 0 && operands[operand].access == Access::transposed;
+    return reduction.axes != 0 && products.rows == 0 &&
+           operands[operand].access == Access::transposed;
   }
   bool has_buffers() const {
-    return reduction.axes != 0 && std::ranges::any_of(operands, [](const OperandSchedule& own) {
-             return own.access == Access::transposed;
-           });
+    bool any = false;
+    for (std::size_t i = 0; i < operands.size(); ++i) any = any || is_buffered(i);
+    return any;
   }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };

@@ -79,6 +79,9 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
                         schedule.reduction.threads, schedule.reduction.threads == 1 ? "" : "s",
                         schedule.products.rows, schedule.products.rows == 1 ? "" : "s",
                         schedule.products.columns, schedule.products.columns == 1 ? "" : "s");
+    if (schedule.products.beside != 0) {
+      text += fmt::format(", {} threads beside each other on other rows", schedule.products.beside);
+    }
     if (schedule.products.turns > 1) text += fmt::format(", in {} turns", schedule.products.turns);
     if (schedule.products.tiles.vectors_per_group != 0) text += ", by matrix instructions";
   }

@@ -68,6 +68,8 @@ class ProductEmitter : private ProductAxes {
   bool host() const { return schedule_.backend == Backend::host; }
   std::string at(std::uint32_t axis) const;
   bool is_used(const OperandText& operand) const;
+  /// Whether threads side by side take neighbouring rows (preamble/products.h).
+  bool goes_across() const { return products_.beside != 0; }
 
   /// The offset of an operand's row, in elements; empty for 0.
   std::string row_text(std::size_t i) const;
@@ -88,6 +90,7 @@ class ProductEmitter : private ProductAxes {
   }
   int gathered_run(std::size_t i, int width) const;
   std::string gathered(std::size_t i, int width, const std::string& first) const;
+  std::string gathered_from(std::size_t i, const std::string& row) const;
   std::vector<std::string> gather(std::size_t i, int width, const std::string& first,
                                   const Scope& scope) const;
   std::string gathered_row(std::size_t i, const Scope& scope) const;

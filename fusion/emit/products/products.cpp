@@ -52,8 +52,10 @@ KernelDescription ProductEmitter::run() {
   if (in_tiles()) {
     sum_tiles();
   } else {
-    out_.line(2, "const {} row = row_of<{}, {}>({}){};", index_, shares_.threads, shares_.rows,
-              batch_axes() > 0 ? "block" : "item",
+    const std::string row_of = goes_across()
+                                   ? fmt::format("row_beside<{}>", products_.beside)
+                                   : fmt::format("row_of<{}, {}>", shares_.threads, shares_.rows);
+    out_.line(2, "const {} row = {}({}){};", index_, row_of, batch_axes() > 0 ? "block" : "item",
               loops_.rows == 1 ? "" : fmt::format(" * {}", loops_.rows));
     find_rows(2);
     emit_values(Level::row, 2);
@@ -121,8 +123,14 @@ void ProductEmitter::shared_memory() {
   if (in_tiles()) declare_tiles();
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!is_reduction(graph_.nodes[id].op)) continue;
-    out_.line(1, "KILN_SHARED ManySlots<{}, {}, {}> {}_slots;",
-              compute_type(graph_.nodes[id].dtype), shares_.threads, results(), names_[id]);
+    const std::string type =
+        goes_across() ? fmt::format("SlotsBeside<{}, {}, ", compute_type(graph_.nodes[id].dtype),
+                                    products_.beside)
+                      : fmt::format("ManySlots<{}, ", compute_type(graph_.nodes[id].dtype));
+    out_.line(1, "KILN_SHARED {}{}, {}> {}_slots;", type, shares_.threads, results(), names_[id]);
+  }
+  if (goes_across() && (nodes_.has_fast_path() || nodes_.has_forms())) {
+    out_.line(1, "KILN_SHARED Slots<u32, {}> not_finite;", shares_.threads * shares_.rows);
   }
 }
 
@@ -176,9 +184,11 @@ void ProductEmitter::store_results() {
   out_.line(2, "{}{{", loops(every_result()));
   emit_results(3);
   const std::string row = loops_.rows == 1 ? "row" : fmt::format("row + {}(r)", index_);
+  const std::string is_first = goes_across() ? fmt::format("is_first_beside<{}>", products_.beside)
+                                             : fmt::format("is_first<{}>", shares_.threads);
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!operands_[i].output) continue;
-    out_.line(3, "if (is_first<{}>() && {} < row_count) {}", shares_.threads, row, store(i, row));
+    out_.line(3, "if ({}() && {} < row_count) {}", is_first, row, store(i, row));
   }
   out_.line(2, "}}");
 }

@@ -62,8 +62,10 @@ void ProductEmitter::end_turns() {
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.is_summed(id)) continue;
-    out_.line(2, "reduce_all<{0}, {1}>({2}_of, {2}_slots);", info(graph_.nodes[id].op).combiner,
-              shares_.threads, names_[id]);
+    const std::string beside = goes_across() ? fmt::format("{}, ", products_.beside) : "";
+    out_.line(2, "{0}<{1}, {2}{3}>({4}_of, {4}_slots);",
+              goes_across() ? "reduce_beside" : "reduce_all", info(graph_.nodes[id].op).combiner,
+              beside, shares_.threads, names_[id]);
   }
 }
 
@@ -82,10 +84,13 @@ void ProductEmitter::recompute_non_finite() {
   }
   nodes_.disable_fast_path();
   if (finite.empty()) return;  // sums of integers
-  out_.line(2, "if (!({})) {{", finite);
+  // All threads of a block compute again, or none, where they meet for that.
+  out_.line(2, "if ({}) {{",
+            goes_across() ? fmt::format("any_in_block(!({}), not_finite)", finite)
+                          : fmt::format("!({})", finite));
   out_.indent(1);
   for (const NodeId id : sums) out_.line(2, "const FirstResults {0}_first({0}_of);", names_[id]);
-  if (shares_.rows == 1) out_.line(2, "KILN_SYNCHRONIZE();");
+  if (shares_.rows == 1 && !goes_across()) out_.line(2, "KILN_SYNCHRONIZE();");
   sum_up();
   for (const NodeId id : sums) out_.line(2, "{0}_first.restore_finite({0}_of);", names_[id]);
   out_.indent(-1);
@@ -129,8 +134,14 @@ void ProductEmitter::begin_vectors() {
     out_.indent(1);
     return;
   }
-  out_.line(2, "KILN_FOR_VECTORS_OF_TURN({}, {}, {}, {}, vector, vectors) {{", index_,
-            shares_.threads, products_.turns, products_.turns == 1 ? "0" : "turn");
+  const std::string_view turn = products_.turns == 1 ? "0" : "turn";
+  if (goes_across()) {
+    out_.line(2, "KILN_FOR_VECTORS_BESIDE({}, {}, {}, {}, {}, vector, vectors) {{", index_,
+              products_.beside, shares_.threads, products_.turns, turn);
+  } else {
+    out_.line(2, "KILN_FOR_VECTORS_OF_TURN({}, {}, {}, {}, vector, vectors) {{", index_,
+              shares_.threads, products_.turns, turn);
+  }
   if (has_groups()) {
     out_.line(3, "const {} group = divide(vector, columns);", index_);
     out_.line(3, "const {} first = (vector - group * columns.divisor){};", index_, scale);

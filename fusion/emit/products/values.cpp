@@ -38,6 +38,10 @@ std::string ProductEmitter::result_index() const {
 std::string ProductEmitter::at(std::uint32_t axis) const {
   if (axis == row_axis()) {
     if (in_tiles()) return "row";
+    if (goes_across()) {
+      return fmt::format("rows_or_last<{}>(row, row_count){}", loops_.rows,
+                         loops_.rows == 1 ? "" : fmt::format(" + {}(r)", index_));
+    }
     return loops_.rows == 1 ? "row_or_last(row, row_count)"
                             : fmt::format("row_or_last(row + {}(r), row_count)", index_);
   }
@@ -100,18 +104,20 @@ int ProductEmitter::gathered_run(std::size_t i, int width) const {
 
 // The text that gathers a vector of the current group from `first` on.
 std::string ProductEmitter::gathered(std::size_t i, int width, const std::string& first) const {
+  return fmt::format("gathered<{}, {}>({}, {}({}), {}_place)", width, gathered_run(i, width),
+                     gathered_from(i, row_text(i)), index_, first, operands_[i].name);
+}
+
+// Where the current group of an operand's row begins.
+std::string ProductEmitter::gathered_from(std::size_t i, const std::string& row) const {
   const OperandText& operand = operands_[i];
-  const std::string row = row_text(i);
   const std::string group = in_group(i, "");
   std::string offset = row + (row.empty() || group.empty() ? "" : " + ") + group;
-  if (is_packed(operand.dtype)) {
-    if (offset.empty()) offset = fmt::format("{}(0)", signed_index_);
-    offset = fmt::format("packed({}_data, {})", operand.name, offset);
-  } else {
-    offset = fmt::format("{}_data{}{}", operand.name, offset.empty() ? "" : " + ", offset);
+  if (!is_packed(operand.dtype)) {
+    return fmt::format("{}_data{}{}", operand.name, offset.empty() ? "" : " + ", offset);
   }
-  return fmt::format("gathered<{}, {}>({}, {}({}), {}_place)", width, gathered_run(i, width),
-                     offset, index_, first, operand.name);
+  if (offset.empty()) offset = fmt::format("{}(0)", signed_index_);
+  return fmt::format("packed({}_data, {})", operand.name, offset);
 }
 
 // The statements that gather vectors for rows and columns of a scope.
@@ -120,6 +126,12 @@ std::vector<std::string> ProductEmitter::gather(std::size_t i, int width, const 
   const OperandText& operand = operands_[i];
   const std::string type =
       fmt::format("Gathered<{}, {}> {}_near", storage_type(operand.dtype), width, operand.name);
+  if (is_across(i)) {
+    return {fmt::format("{}{};", type, extents(scope)),
+            fmt::format("gather_rows<{}>({}_near, {}, {}({}), {}_place);",
+                        schedule_.operands[i].alignment, operand.name,
+                        gathered_from(i, operand.name + "_row[0]"), index_, first, operand.name)};
+  }
   const std::string text = gathered(i, width, first);
   if (extents(scope).empty()) return {fmt::format("const {} = {};", type, text)};
   return {fmt::format("{}{};", type, extents(scope)),

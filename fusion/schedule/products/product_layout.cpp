@@ -19,9 +19,11 @@ namespace {
 // is mapped to a wave, and to more threads while there are too few for the largest GPUs; fewer take
 // the vectors of as many as a row can have in turns, so that the order of adding follows from its
 // length alone. A thread keeps up to four partial results of each row for that, or two with more
-// columns. The CPU adds 64 elements side by side, in a loop that compilers vectorise; where it
-// multiplies integers it takes up to sixteen rows, for which vectors are arranged once, as long as
-// that leaves work for many cores.
+// columns. Where neighbours in memory are of neighbouring rows, threads side by side take those, so
+// that they read whole lines; then fewer threads share a row, in more turns. The CPU adds 64
+// elements side by side, in a loop that compilers vectorise; where it multiplies integers it takes
+// up to sixteen rows, for which vectors are arranged once, as long as that leaves work for many
+// cores.
 constexpr int kMostProductColumns = 8;
 constexpr int kLanesAtATime = 8;
 constexpr int kHostLanes = 64;
@@ -34,6 +36,10 @@ constexpr int kBlock = 128;
 constexpr int kMostThreads = 512;
 constexpr int kMostTurns = 16;
 constexpr int kMostTurnsOfColumns = 4;
+constexpr int kMostTurnsBeside = 32;
+constexpr int kMostTurnsOfColumnsBeside = 16;
+constexpr int kMostBeside = 32;
+constexpr int kLineBits = 1024;
 constexpr std::int64_t kFilled = 1 << 17;  // threads
 
 using Axis = MergedAxis;
@@ -283,6 +289,61 @@ void map_to_threads(SizedLayout& layout, Size batches, Backend backend, bool int
   layout.work_items = layout.row_blocks * batches;
 }
 
+// Whether neighbours in the memory of an operand are of neighbouring rows rather than of one row.
+bool lies_across(const ScratchVector<Axis>& axes, std::size_t reduced, std::size_t operand) {
+  const Size along = abs(axes.back().strides[operand]);
+  const Size across = abs(axes[axes.size() - reduced - 1].strides[operand]);
+  return along > 1 && across > 0 && across < along;
+}
+
+// Threads side by side take neighbouring rows.
+void map_across(SizedLayout& layout, Size batches, int element_bits) {
+  ProductSchedule& products = layout.schedule.products;
+  RowSchedule& shares = layout.schedule.reduction;
+  products.rows = rows_at_once(products.columns, layout.schedule.backend, false);
+  while (layout.rows % products.rows != 0) products.rows /= 2;  // which are loaded at once
+  const Size groups = layout.rows / products.rows;
+  int& beside = products.beside;
+  beside = std::min(kMostBeside, kLineBits / (products.rows * element_bits));
+  while (beside > 1 && beside / 2 >= groups) beside /= 2;
+  const bool few = products.columns <= 2;
+  const auto most = static_cast<int>(bit_ceil(std::clamp<Size>(layout.vectors, 1, kMostThreads)));
+  const int most_threads = few ? kMostThreads : kMostThreads / 2;
+  shares.threads = std::max(1, most / (few ? kMostTurnsBeside : kMostTurnsOfColumnsBeside));
+  beside = std::min(beside, most_threads / shares.threads);
+  const auto fills = [&] {
+    return groups * batches * shares.threads >= kFilled && beside * shares.threads >= kBlock;
+  };
+  while (shares.threads < most && beside * shares.threads < most_threads && !fills()) {
+    shares.threads *= 2;
+  }
+  while (beside * shares.threads < kBlock && beside < groups) beside *= 2;
+  products.turns = most / shares.threads;
+  shares.rows = beside;
+  layout.row_blocks = (groups + beside - 1) / beside;
+  layout.work_items = layout.row_blocks * batches;
+}
+
+// Whether a vector of rows is loaded at once for each element, of rows whose elements no vector
+// has.
+bool has_vectors_across(const OperandSchedule& schedule, const SizedOperand& operand,
+                        std::size_t index, const ScratchVector<Axis>& axes, const Schedule& all) {
+  constexpr int kMostBits = 256;  // of a row, which are not loaded part by part (product_loops.cpp)
+  const ProductSchedule& products = all.products;
+  const std::size_t row = axes.size() - static_cast<std::size_t>(all.reduction.axes) - 1;
+  if (schedule.access != Access::strided || products.beside == 0 || products.rows == 1 ||
+      axes[row].strides[index] != 1 || all.width * bits(operand.dtype) > kMostBits) {
+    return false;
+  }
+  if (products.columns > 1 && axes[row - 1].strides[index] != 0) return false;
+  if (!is_packed(operand.dtype)) return true;
+  bool whole_bytes = operand.offset % 2 == 0;
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    whole_bytes = whole_bytes && (k == row || axes[k].strides[index] % 2 == 0);
+  }
+  return whole_bytes;
+}
+
 void schedule_operands(Schedule& schedule, const ScratchVector<Axis>& axes,
                        std::span<const SizedOperand> operands) {
   const auto count = static_cast<std::size_t>(schedule.products.vector_axes);
@@ -300,8 +361,14 @@ void schedule_operands(Schedule& schedule, const ScratchVector<Axis>& axes,
 }
 
 void align(OperandSchedule& schedule, const SizedOperand& operand, std::size_t index,
-           const ScratchVector<Axis>& axes, int width, Backend backend) {
+           const ScratchVector<Axis>& axes, const Schedule& all) {
+  const auto row = axes.size() - static_cast<std::size_t>(all.reduction.axes) - 1;
+  int width = all.width;
   constexpr int kMostRun = 16;
+  if (schedule.access == Access::transposed) {
+    schedule.alignment = alignment_of(operand, operand.offset, axes, row, index, all.products.rows);
+    return;
+  }
   const Axis& inner = axes.back();
   const int element = std::max(1, bits(operand.dtype) / 8);
   schedule.alignment = element;
@@ -310,7 +377,7 @@ void align(OperandSchedule& schedule, const SizedOperand& operand, std::size_t i
     while (inner.size % width != 0) width /= 2;  // of a run
     schedule.alignment = std::min(kMostRun, width * element);
   }
-  if (backend == Backend::host || schedule.access == Access::broadcast ||
+  if (all.backend == Backend::host || schedule.access == Access::broadcast ||
       schedule.access == Access::scalar) {
     return;
   }
@@ -328,9 +395,9 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   ScratchVector<Axis> outer = axes_where(space, shape, operands, false);
   ScratchVector<Axis> reduced = axes_where(space, shape, operands, true);
   if (reduced.empty()) reduced.push_back({1, SizedStrides(operands.size(), 0), {}});
-  // Only weights must be neighbours.
+  // On the CPU weights must be neighbours.
   const Size beside = reduced.back().strides[weights];
-  if (beside != 0 && beside != 1) return std::nullopt;
+  if (backend == Backend::host && beside != 0 && beside != 1) return std::nullopt;
   put_repeated_last(outer, weights);
   merge(outer);
   const RepeatedRows repeated = merge_repeated(outer, reduced, operands, weights);
@@ -382,7 +449,8 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   for (std::size_t i = 0; i < operands.size(); ++i) {
     schedule.operands[i].repeats = repeated.operands[i];
   }
-  if (tiles) choose_tiles(graph, operands, axes, layout);
+  const bool across = backend != Backend::host && lies_across(axes, count, weights);
+  if (tiles && !across) choose_tiles(graph, operands, axes, layout);
   layout.units = layout.rows;
   layout.reduced = 1;
   for (const Axis& axis : reduced_axes) layout.reduced *= axis.size;
@@ -392,13 +460,18 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   schedule.wide_index = needs_wide_index(axes, operands, counted, schedule.width);
   if (schedule.products.tiles.vectors_per_group > 0) {
     map_tiles(layout, batches);
+  } else if (across) {
+    map_across(layout, batches, bits(operands[weights].dtype));
   } else {
     const bool integers = backend == Backend::host && ProductValues(graph, schedule).in_integers();
     map_to_threads(layout, batches, backend, integers);
   }
 
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    align(schedule.operands[i], operands[i], i, axes, schedule.width, backend);
+    if (has_vectors_across(schedule.operands[i], operands[i], i, axes, schedule)) {
+      schedule.operands[i].access = Access::transposed;
+    }
+    align(schedule.operands[i], operands[i], i, axes, schedule);
     layout.offsets.push_back(operands[i].offset);
     layout.indexed.push_back(operands[i].indexed);
     layout.starts.push_back(is_packed(operands[i].dtype) ? operands[i].offset & 1 : 0);

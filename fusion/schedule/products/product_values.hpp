@@ -34,7 +34,11 @@ class ProductAxes {
   }
   /// Whether the elements of an operand's vectors lie anywhere (preamble/products.h).
   bool is_gathered(std::size_t operand) const {
-    return schedule_.operands[operand].access == Access::strided;
+    return schedule_.operands[operand].access == Access::strided || is_across(operand);
+  }
+  /// Whether each of them is loaded for all rows of a thread at once.
+  bool is_across(std::size_t operand) const {
+    return schedule_.operands[operand].access == Access::transposed;
   }
 
  protected:

@@ -266,22 +266,31 @@ std::string describe(const ElementPlaces& places) {
 }
 
 // Axes of activations are columns, one, groups and elements; those of weights rows, groups and
-// elements. Of the larger operand elements of a group are neighbours, with gaps between groups, of
-// half a byte too; those of the other one lie anywhere: apart, or next to other rows or groups.
+// elements, which lie anywhere: apart, or next to other rows or groups, with gaps between them, of
+// half a byte too.
 TEST_P(ProductBits, DoNotShowWhereElementsLie) {
   struct Places {
     std::vector<ElementPlaces> larger;
     std::vector<ElementPlaces> smaller;
   };
-  const Places kWeights = {
+  Places weight_places = {
       {{{0, 1, 2}, {0, 1, 0}, 1}, {{0, 1, 2}, {1, 0, 0}, 1}, {{1, 0, 2}, {1, 8, 0}}},
       {{{0, 1, 2}, {0, 0, 1}}, {{2, 1, 0}, {0, 0, 0}, 1}, {{0, 2, 1}, {0, 0, 0}}}};
-  const Places kActivations = {{{{0, 1, 2, 3}, {1, 0, 3, 0}, 1}, {{2, 0, 1, 3}, {1, 0, 0, 0}}},
-                               {{{0, 1, 2, 3}, {0, 0, 0, 1}},
-                                {{3, 2, 1, 0}, {0, 0, 0, 0}, 1},
-                                {{0, 1, 3, 2}, {0, 0, 0, 0}},
-                                {{0, 1, 2, 3}, {1, 0, 3, 0}, 1},
-                                {{0, 1, 2, 3}, {0, 0, 0, 0}, 0, {false, false, true, true}}}};
+  Places activation_places = {{{{0, 1, 2, 3}, {1, 0, 3, 0}, 1}, {{2, 0, 1, 3}, {1, 0, 0, 0}}},
+                              {{{0, 1, 2, 3}, {0, 0, 0, 1}},
+                               {{3, 2, 1, 0}, {0, 0, 0, 0}, 1},
+                               {{0, 1, 3, 2}, {0, 0, 0, 0}},
+                               {{0, 1, 2, 3}, {1, 0, 3, 0}, 1},
+                               {{0, 1, 2, 3}, {0, 0, 0, 0}, 0, {false, false, true, true}}}};
+  if (GetParam() != DeviceType::cpu) {  // else what is transposed follows the tree
+    for (const ElementPlaces& places :
+         {ElementPlaces{{1, 2, 0}, {0, 0, 0}}, ElementPlaces{{2, 1, 0}, {0, 0, 0}, 1},
+          ElementPlaces{{2, 1, 0}, {0, 4, 0}}, ElementPlaces{{0, 2, 1}, {0, 0, 0}}}) {
+      weight_places.larger.push_back(places);
+    }
+    activation_places.larger.push_back({{3, 2, 1, 0}, {0, 0, 0, 0}});
+    activation_places.larger.push_back({{2, 3, 1, 0}, {0, 0, 0, 2}});
+  }
   testing::Share share(GetParam(), 6, testing::random_seed());
   for (const Products& products : {
            Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 4, 64},
@@ -311,17 +320,19 @@ TEST_P(ProductBits, DoNotShowWhereElementsLie) {
                     fmt::format("{}, {} rows, {} columns: {}", products.description(), rows,
                                 columns, what));
       };
-      const auto& of_weights = many_columns ? kWeights.smaller : kWeights.larger;
-      const auto& of_activations = many_columns ? kActivations.larger : kActivations.smaller;
+      const auto& of_weights = many_columns ? weight_places.smaller : weight_places.larger;
+      const auto& of_activations =
+          many_columns ? activation_places.larger : activation_places.smaller;
       for (const ElementPlaces& places : of_weights) {
         check(at_places(inputs[0], places), inputs[1], "weights in " + describe(places));
       }
       for (const ElementPlaces& places : of_activations) {
         const HostArray activations = at_places(inputs[1], places);
         check(inputs[0], activations, "activations in " + describe(places));
-        check(at_places(inputs[0], of_weights[0]), activations,
-              fmt::format("activations in {}, weights in {}", describe(places),
-                          describe(of_weights[0])));
+        for (const ElementPlaces& other : {of_weights.front(), of_weights.back()}) {
+          check(at_places(inputs[0], other), activations,
+                fmt::format("activations in {}, weights in {}", describe(places), describe(other)));
+        }
       }
     }
   }
@@ -350,7 +361,8 @@ TEST_P(ProductBits, DoNotShowPlacesThatAreDrawn) {
   constexpr DType kWeights[] = {DType::u4,     DType::i4,  DType::u8,   DType::i8,
                                 DType::f8e4m3, DType::f16, DType::bf16, DType::f32};
   constexpr DType kActivations[] = {DType::f16, DType::bf16, DType::f32, DType::i8, DType::i4};
-  constexpr std::int64_t kMany = 40;
+  const bool transposed = GetParam() != DeviceType::cpu;
+  const std::int64_t many = 40 + draw(3);
   const std::uint64_t draws =
       testing::draws_of(GetParam(), GetParam() == DeviceType::cuda ? 48 : 8, 4);
   for (std::uint64_t i = 0; i < draws && !HasFailure(); ++i) {
@@ -360,12 +372,12 @@ TEST_P(ProductBits, DoNotShowPlacesThatAreDrawn) {
                             kActivations[draw(std::ssize(kActivations))],
                             1 + draw(6),
                             draw(2) == 0 ? 32 << draw(2) : 2 + draw(150)};
-    const std::int64_t rows = draw(2) == 0 ? kMany : 1 + draw(4);
-    const std::int64_t columns = rows == kMany ? 1 + draw(4) : kMany;
+    const std::int64_t rows = draw(2) == 0 ? many : 1 + draw(4);
+    const std::int64_t columns = rows == many ? 1 + draw(4) : many;
     const std::vector<HostArray> inputs = draw_inputs(products, rows, columns);
     const bool more_weights = rows * bits(products.weights) >= columns * bits(products.activations);
-    const ElementPlaces weights = draw_places(3, !more_weights);
-    const ElementPlaces activations = draw_places(4, more_weights);
+    const ElementPlaces weights = draw_places(3, transposed || !more_weights);
+    const ElementPlaces activations = draw_places(4, transposed || more_weights);
     std::vector<HostArray> own = inputs;
     own[0] = at_places(inputs[0], weights);
     own[1] = at_places(inputs[1], activations);
@@ -374,6 +386,40 @@ TEST_P(ProductBits, DoNotShowPlacesThatAreDrawn) {
                 fmt::format("{}, {} rows, {} columns: weights in {}, activations in {}",
                             products.description(), rows, columns, describe(weights),
                             describe(activations)));
+  }
+}
+
+// Long rows, of which a thread has several turns, and such as fill a device with fewer threads.
+TEST_P(ProductBits, DoNotShowThatAMatrixIsTransposed) {
+  if (GetParam() == DeviceType::cpu) GTEST_SKIP() << "there it follows the tree";
+  const bool emulated = GetParam() == DeviceType::hip;
+  testing::Share share(GetParam(), 2, testing::random_seed());
+  for (const Products& products :
+       {Products{DType::bf16, Dequantised::plain, DType::f32, DType::bf16, 1, 4'104},
+        Products{DType::f32, Dequantised::plain, DType::f32, DType::bf16, 1, 1'032},
+        Products{DType::f8e4m3, Dequantised::scaled, DType::f32, DType::f16, 40, 128},
+        Products{DType::i8, Dequantised::bias, DType::bf16, DType::bf16, 20, 64},
+        Products{DType::u4, Dequantised::zero_point, DType::bf16, DType::f32, 36, 64}}) {
+    if (!share.next()) continue;
+    for (const std::int64_t rows : {63, 20, emulated ? 62 : 9'000}) {
+      const std::int64_t columns = rows == 20 ? 6 : 1;
+      const std::vector<HostArray> inputs = draw_inputs(products, rows, columns);
+      std::vector<HostArray> own = inputs;
+      own[0] = at_places(inputs[0], {{1, 2, 0}, {0, 0, 0}});
+      const bool in_tiles = rows >= 64 && bits(products.weights) <= 8;
+      HostArray want = HostArray::contiguous(DType::f32, {columns, rows, 1, 1});
+      if (in_tiles) {  // these have another order: less rows at a time
+        constexpr std::int64_t kRows = 60;
+        for (std::int64_t row = 0; row < rows; row += kRows) {
+          const HostArray some = part(products, inputs, row, kRows, 0, columns);
+          for (std::int64_t i = 0; i < kRows; ++i) set_bits(want, row + i, get_bits(some, i));
+        }
+      } else {
+        want = run_alone(products.text(), inputs, {columns, rows, 1, 1});
+      }
+      expect_same(run_alone(products.text(), own, {columns, rows, 1, 1}), want,
+                  fmt::format("{}: {} rows, {} columns", products.description(), rows, columns));
+    }
   }
 }
 
@@ -412,8 +458,9 @@ TEST_P(ProductBits, DoNotShowWhereElementsLieInOtherProducts) {
       expect_same(run(w, at_places(x, places)), want,
                   fmt::format("{}, x in {}", other.text, describe(places)));
     }
-    for (const ElementPlaces& places :
-         {ElementPlaces{{0, 1, 2}, {0, 1, 0}, 1}, ElementPlaces{{1, 0, 2}, {1, 8, 0}}}) {
+    std::vector<ElementPlaces> of_matrix = {{{0, 1, 2}, {0, 1, 0}, 1}, {{1, 0, 2}, {1, 8, 0}}};
+    if (GetParam() != DeviceType::cpu) of_matrix.push_back({{1, 2, 0}, {0, 0, 0}});
+    for (const ElementPlaces& places : of_matrix) {
       expect_same(run(at_places(w, places), x), want,
                   fmt::format("{}, w in {}", other.text, describe(places)));
     }
@@ -425,9 +472,12 @@ TEST_P(ProductBits, DoNotShowInfinitiesBeside) {
   const Products products{DType::u4, Dequantised::zero_point, DType::f32, DType::f32, 4, 64};
   std::vector<HostArray> inputs = draw_inputs(products, 40, 8);
   const HostArray whole = part(products, inputs, 0, 40, 0, 8);
-  for (const std::int64_t columns : {1, 4}) {
+  for (const auto& [columns, transposed] :
+       {std::pair(1, false), {4, false}, {1, true}, {4, true}}) {
+    if (transposed && GetParam() == DeviceType::cpu) continue;
     std::vector<HostArray> own = inputs;
     own[1] = part_of(own[1], 0, 0, columns);
+    if (transposed) own[0] = at_places(own[0], {{1, 2, 0}, {0, 0, 0}});
     set_bits(own[1], 5, testing::bits_of(INFINITY, DType::f32));          // of column 0
     set_bits(own[2], 4 * 6 + 1, testing::bits_of(INFINITY, DType::f32));  // of row 6
     HostArray got = run_alone(products.text(), own, {columns, 40, 1, 1});
@@ -441,7 +491,7 @@ TEST_P(ProductBits, DoNotShowInfinitiesBeside) {
         set_bits(want, at, 0);
       }
     }
-    expect_same(got, want, fmt::format("{} columns", columns));
+    expect_same(got, want, fmt::format("{} columns{}", columns, transposed ? ", transposed" : ""));
   }
 }
 
