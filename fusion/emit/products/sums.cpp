@@ -38,20 +38,18 @@ void ProductEmitter::begin_turns() {
   if (products_.turns == 1) return;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.is_summed(id)) continue;
-    out_.line(2, "Turns<{}, {}> {}_turns{};", compute_type(graph_.nodes[id].dtype), products_.turns,
-              names_[id], extents(every_result()));
+    out_.line(2, "Turns<{}, {}, {}> {}_turns;", compute_type(graph_.nodes[id].dtype),
+              products_.turns, results(), names_[id]);
   }
   out_.line(2, "KILN_EACH_TURN(turn, {}) {{", products_.turns);
   out_.indent(1);
 }
 
 void ProductEmitter::take_total(NodeId sum, const std::string& total) {
-  const std::string text =
-      products_.turns == 1
-          ? total
-          : fmt::format("{}_turns{}.add<{}>(turn, {})", names_[sum], indices(every_result()),
-                        info(graph_.nodes[sum].op).combiner, total);
-  out_.line(2, "{}{}_of[{}] = {};", loops(every_result()), names_[sum], result_index(), text);
+  out_.line(2, "{}{}_of[{}] = {};", loops(every_result()), names_[sum], result_index(), total);
+  if (products_.turns == 1) return;
+  out_.line(2, "{0}_turns.add<{1}>(turn, {0}_of);", names_[sum],
+            info(graph_.nodes[sum].op).combiner);
 }
 
 // Then combines what the threads of the rows have.
@@ -229,6 +227,10 @@ void ProductEmitter::load(std::size_t i, int depth, int width, const std::string
                            : simd        ? fmt::format("VectorsOf<{}>", stored)
                                          : fmt::format("LanesOf<{}, {}>", stored, width);
   const Scope scope = loaded_scope(i);
+  if (is_across(i)) {
+    out_.line(depth, "const auto {}_lanes = {};", operand.name, lines_of_rows(i, width, first));
+    return;
+  }
   if (is_gathered(i)) {
     for (const std::string& line : gather(i, width, first, scope)) out_.line(depth, "{}", line);
   }
