@@ -334,8 +334,10 @@ void choose_registers(RowSchedule& rows, Size vectors, Size least_vectors, const
                       int width, const RowFeatures& device, Backend backend) {
   const RowModel& model = row_model(backend);
   const Size each = std::max<Size>(1, (vectors + rows.threads - 1) / rows.threads);
-  const bool may_keep =
-      !rows.split && !device.forced.read_again && (rows.folded == 0 || keeps_folded(rows, vectors));
+  // Threads of columns with several chunks add these up one after the other.
+  const bool in_order = rows.columns == 0 || rows.chunks == ColumnChunks::one;
+  const bool may_keep = !rows.split && !device.forced.read_again && in_order &&
+                        (rows.folded == 0 || keeps_folded(rows, vectors));
   if (backend == Backend::host) {
     constexpr int kFew = 64;
     const bool kept = may_keep && rows.columns == 0 && each <= model.max_vectors;

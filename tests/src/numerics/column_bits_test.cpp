@@ -229,6 +229,9 @@ TEST_P(ColumnBits, OfColumnsThatAreReadTwice) {
     check(Form::variance_of_value, {.length = length, .groups = 64}, DType::f32, seed, false);
     if (HasFatalFailure()) return;
   }
+  // Two chunks, for which two blocks of a cluster have room.
+  if (GetParam() == DeviceType::cpu) return;
+  check(Form::normalised, {.length = 16'384, .groups = 2, .joined = 4}, DType::bf16, 1, false);
 }
 
 // How many threads share a column, the width of vectors, and whether columns are kept on chip.
