@@ -154,6 +154,76 @@ KILN_FN void prefetch(const T* data, i64 element) {
     __builtin_prefetch(reinterpret_cast<const void*>(from + byte), 0, 2);
   }
 }
+// Moves lines, which have one element of each row, into rows that have one element of each line.
+// What a cache line has is taken before the next ones, which may be in the same set. Lines are
+// `step` bytes from each other; those that come next are prefetched.
+template <int Bytes, int Lines, int Rows>
+KILN_FN void transpose_lines_of_rows(const u8* from, i64 step, u8* to, i64 to_step) {
+  for (int line = 0; line < Lines; ++line) {
+    __builtin_prefetch(from + (line + Lines) * step, 0, 2);
+  }
+  if constexpr (Lines % 8 == 0 && Rows % 8 == 0) {
+    for (int line = 0; line < Lines; line += 8) {
+      for (int row = 0; row < Rows; row += 8) {
+        transpose_block<Bytes>(from + line * step + row * Bytes, step,
+                               to + row * to_step + line * Bytes, to_step);
+      }
+    }
+  } else {
+    for (int line = 0; line < Lines; ++line) {
+      for (int row = 0; row < Rows; ++row) {
+        __builtin_memcpy(to + row * to_step + line * Bytes, from + line * step + row * Bytes,
+                         Bytes);
+      }
+    }
+  }
+}
+// Vectors of rows that are side by side in memory, whose elements are `step` elements from each
+// other.
+template <int Lanes, class Vectors, int Rows, class T>
+KILN_FN void transpose_vectors(Vectors (&rows)[Rows], const T* from, i64 step) {
+  transpose_lines_of_rows<int(sizeof(T)), Lanes, Rows>(
+      reinterpret_cast<const u8*>(from), step * i64(sizeof(T)), reinterpret_cast<u8*>(rows[0].of),
+      i64(sizeof rows[0]));
+}
+// Of packed elements each pair of lines becomes one of the lower halves and one of the upper ones,
+// which have one byte of each second row.
+template <int Lanes, class Vectors, int Rows, class T, class Place,
+          template <class, class> class Packed>
+KILN_FN void transpose_vectors(Vectors (&rows)[Rows], Packed<const T, Place> from, i64 step) {
+  constexpr int kBytes = Rows / 2;
+  constexpr int kPairs = (Lanes + 1) / 2;
+  const u8* const first = reinterpret_cast<const u8*>(from.data + (from.element >> 1));
+  u8 low[kPairs][kBytes];
+  u8 high[kPairs][kBytes];
+  for (int i = 0; i < kPairs; ++i) {
+    const u8* const one = first + 2 * i * (step / 2);
+    const u8* const other = Lanes == 1 ? one : one + step / 2;
+    __builtin_prefetch(one + Lanes * (step / 2), 0, 2);
+    __builtin_prefetch(other + Lanes * (step / 2), 0, 2);
+    for (int k = 0; k < kBytes; ++k) {
+      low[i][k] = u8((one[k] & 15) | other[k] << 4);
+      high[i][k] = u8(one[k] >> 4 | (other[k] & 0xf0));
+    }
+  }
+  for (int i = 0; i < 2; ++i) {
+    const u8* const pairs = i == 0 ? low[0] : high[0];
+    u8* const to = reinterpret_cast<u8*>(rows[i].of);
+    constexpr i64 kStep = 2 * i64(sizeof rows[0]);
+    if constexpr (kPairs % 8 == 0 && kBytes % 8 == 0) {
+      for (int line = 0; line < kPairs; line += 8) {
+        for (int row = 0; row < kBytes; row += 8) {
+          transpose_block<1>(pairs + line * kBytes + row, kBytes, to + row * kStep + line, kStep);
+        }
+      }
+    } else {
+      for (int line = 0; line < kPairs; ++line) {
+        for (int row = 0; row < kBytes; ++row) to[row * kStep + line] = pairs[line * kBytes + row];
+      }
+    }
+  }
+}
+
 // For an operand that is contiguous along the columns. After the last row of a tile comes the first
 // row of the next tile.
 template <int Rows, int Columns, class T, class Index, class Stride>

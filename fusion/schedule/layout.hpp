@@ -227,15 +227,15 @@ struct ProductSchedule {
   int columns = 1;  ///< results of each row
   int lanes = 1;    ///< of a vector, computed at a time
   int turns = 1;    ///< GPUs: how many threads' vectors of a row each thread takes, a power of two
-  int beside = 0;   ///< GPUs: threads side by side that take neighbouring rows, a power of two,
-                    ///< where these lie side by side in memory; 0: elements of rows do
+  bool across = false;  ///< neighbours in memory are of neighbouring rows, not of one row
+  int beside = 0;       ///< GPUs: then threads side by side, a power of two, take such rows
   int vector_axes = 1;  ///< the collapsed axes that are counted as one, along which vectors go
   TileSchedule tiles;
   friend bool operator==(const ProductSchedule& a, const ProductSchedule& b) {
     return a.rows == b.rows &&
-           (a.rows == 0 ||
-            (a.columns == b.columns && a.lanes == b.lanes && a.turns == b.turns &&
-             a.beside == b.beside && a.tiles == b.tiles && a.vector_axes == b.vector_axes));
+           (a.rows == 0 || (a.columns == b.columns && a.lanes == b.lanes && a.turns == b.turns &&
+                            a.beside == b.beside && a.across == b.across && a.tiles == b.tiles &&
+                            a.vector_axes == b.vector_axes));
   }
 };
 

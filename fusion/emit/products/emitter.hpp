@@ -70,6 +70,9 @@ class ProductEmitter : private ProductAxes {
   bool is_used(const OperandText& operand) const;
   /// Whether threads side by side take neighbouring rows (preamble/products.h).
   bool goes_across() const { return products_.beside != 0; }
+  /// CPU: whether the rows of a work item are as many as have lines of memory.
+  bool takes_lines() const { return host() && products_.across; }
+  std::string row_of_lines() const;
 
   /// The offset of an operand's row, in elements; empty for 0.
   std::string row_text(std::size_t i) const;
@@ -116,9 +119,9 @@ class ProductEmitter : private ProductAxes {
     return loops_.in_vectors ? "KILN_EACH_VECTOR" : "KILN_EACH_LANE";
   }
   std::string_view each() const {
-    return loops_.staged       ? "KILN_EACH_ROLLED"
-           : loops_.in_vectors ? "KILN_EACH_VECTOR"
-                               : "KILN_EACH";
+    return loops_.staged || takes_lines() ? "KILN_EACH_ROLLED"
+           : loops_.in_vectors            ? "KILN_EACH_VECTOR"
+                                          : "KILN_EACH";
   }
 
   // The loop over the elements of the rows, which GPUs go through in turns

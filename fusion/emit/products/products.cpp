@@ -183,12 +183,16 @@ void ProductEmitter::find_rows(int depth) {
 void ProductEmitter::store_results() {
   out_.line(2, "{}{{", loops(every_result()));
   emit_results(3);
-  const std::string row = loops_.rows == 1 ? "row" : fmt::format("row + {}(r)", index_);
+  const std::string row = takes_lines()      ? row_of_lines()
+                          : loops_.rows == 1 ? "row"
+                                             : fmt::format("row + {}(r)", index_);
   const std::string is_first = goes_across() ? fmt::format("is_first_beside<{}>", products_.beside)
                                              : fmt::format("is_first<{}>", shares_.threads);
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!operands_[i].output) continue;
-    out_.line(3, "if ({}() && {} < row_count) {}", is_first, row, store(i, row));
+    out_.line(3, "if ({}() && {}) {}", is_first,
+              takes_lines() ? fmt::format("{} >= row", row) : fmt::format("{} < row_count", row),
+              store(i, row));
   }
   out_.line(2, "}}");
 }

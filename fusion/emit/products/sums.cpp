@@ -166,6 +166,12 @@ void ProductEmitter::for_each_vector() {
     }
     group_values();
   }
+  for (std::size_t i = 0; host() && i < operands_.size(); ++i) {
+    if (!is_loaded(i) || !is_across(i)) continue;
+    for (const std::string& line : gather(i, schedule_.width, "first", operands_[i].scope)) {
+      out_.line(3, "{}", line);
+    }
+  }
   const bool parts = products_.lanes < schedule_.width;
   if (parts) {
     out_.line(3, "KILN_EACH(part, {}) {{", schedule_.width / products_.lanes);
@@ -227,11 +233,11 @@ void ProductEmitter::load(std::size_t i, int depth, int width, const std::string
                            : simd        ? fmt::format("VectorsOf<{}>", stored)
                                          : fmt::format("LanesOf<{}, {}>", stored, width);
   const Scope scope = loaded_scope(i);
-  if (is_across(i)) {
+  if (is_across(i) && !host()) {
     out_.line(depth, "const auto {}_lanes = {};", operand.name, lines_of_rows(i, width, first));
     return;
   }
-  if (is_gathered(i)) {
+  if (is_gathered(i) && !is_across(i)) {
     for (const std::string& line : gather(i, width, first, scope)) out_.line(depth, "{}", line);
   }
   const std::string from = is_gathered(i) ? gathered_row(i, scope) : row_and_first(i, first);

@@ -38,6 +38,7 @@ std::string ProductEmitter::result_index() const {
 std::string ProductEmitter::at(std::uint32_t axis) const {
   if (axis == row_axis()) {
     if (in_tiles()) return "row";
+    if (takes_lines()) return row_of_lines();
     if (goes_across()) {
       return fmt::format("rows_or_last<{}>(row, row_count){}", loops_.rows,
                          loops_.rows == 1 ? "" : fmt::format(" + {}(r)", index_));
@@ -47,6 +48,12 @@ std::string ProductEmitter::at(std::uint32_t axis) const {
   }
   if (has_columns() && axis + 1 == row_axis()) return "c";
   return fmt::format("at_{}", axis);
+}
+
+// The last work item has rows of the one before it too, which it does not store.
+std::string ProductEmitter::row_of_lines() const {
+  return fmt::format("least(row, row_count - {}){}", loops_.rows,
+                     loops_.rows == 1 ? "" : fmt::format(" + {}(r)", index_));
 }
 
 bool ProductEmitter::is_used(const OperandText& operand) const {
@@ -126,6 +133,13 @@ std::vector<std::string> ProductEmitter::gather(std::size_t i, int width, const 
   const OperandText& operand = operands_[i];
   const std::string type =
       fmt::format("Gathered<{}, {}> {}_near", storage_type(operand.dtype), width, operand.name);
+  if (is_across(i) && host()) {
+    const std::string stride = operand.stride_name(inner());
+    return {fmt::format("{}{};", type, extents(scope)),
+            fmt::format("transpose_vectors<{}>({}_near, {} + {}({}) * {}, i64({}));", width,
+                        operand.name, gathered_from(i, operand.name + "_row[0]"), signed_index_,
+                        first, stride, stride)};
+  }
   if (is_across(i)) {
     return {fmt::format("{}{};", type, extents(scope)),
             fmt::format("gather_rows({}_near, {});", operand.name, lines_of_rows(i, width, first))};
@@ -147,7 +161,8 @@ std::string ProductEmitter::lines_of_rows(std::size_t i, int width,
 
 // What has been gathered, as functions that load take it.
 std::string ProductEmitter::gathered_row(std::size_t i, const Scope& scope) const {
-  const std::string row = fmt::format("{}_near{}.row()", operands_[i].name, indices(scope));
+  const Scope& of_near = is_across(i) ? operands_[i].scope : scope;
+  const std::string row = fmt::format("{}_near{}.row()", operands_[i].name, indices(of_near));
   return is_packed(operands_[i].dtype)
              ? fmt::format("packed({0}, {1}(0)), {1}(0)", row, signed_index_)
              : fmt::format("{}, {}(0)", row, signed_index_);

@@ -300,6 +300,7 @@ bool lies_across(const ScratchVector<Axis>& axes, std::size_t reduced, std::size
 void map_across(SizedLayout& layout, Size batches, int element_bits) {
   ProductSchedule& products = layout.schedule.products;
   RowSchedule& shares = layout.schedule.reduction;
+  products.across = true;
   products.rows = rows_at_once(products.columns, layout.schedule.backend, false);
   while (layout.rows % products.rows != 0) products.rows /= 2;  // which are loaded at once
   const Size groups = layout.rows / products.rows;
@@ -324,6 +325,23 @@ void map_across(SizedLayout& layout, Size batches, int element_bits) {
   layout.work_items = layout.row_blocks * batches;
 }
 
+// The CPU takes as many rows as have a cache line of each element, as far as that leaves work for
+// many cores. Their vectors are transposed in registers.
+void take_lines(SizedLayout& layout, Size batches, int element_bits) {
+  constexpr int kLine = 512;
+  constexpr int kMost = 32;
+  constexpr int kLeast = 8;
+  ProductSchedule& products = layout.schedule.products;
+  products.across = true;
+  products.rows = std::clamp(kLine / element_bits, kLeast, kMost);
+  while (products.rows > kLeast && layout.rows * batches < products.rows * kItemsOfCores) {
+    products.rows /= 2;
+  }
+  while (products.rows > layout.rows) products.rows /= 2;
+  layout.row_blocks = (layout.rows + products.rows - 1) / products.rows;
+  layout.work_items = layout.row_blocks * batches;
+}
+
 // Whether a vector of rows is loaded at once for each element, of rows whose elements no vector
 // has.
 bool has_vectors_across(const OperandSchedule& schedule, const SizedOperand& operand,
@@ -331,13 +349,17 @@ bool has_vectors_across(const OperandSchedule& schedule, const SizedOperand& ope
   constexpr int kMostBits = 256;  // of a row, which are not loaded part by part (product_loops.cpp)
   const ProductSchedule& products = all.products;
   const std::size_t row = axes.size() - static_cast<std::size_t>(all.reduction.axes) - 1;
-  if (schedule.access != Access::strided || products.beside == 0 || products.rows == 1 ||
-      axes[row].strides[index] != 1 || all.width * bits(operand.dtype) > kMostBits) {
+  if (schedule.access != Access::strided || !products.across || products.rows == 1 ||
+      axes[row].strides[index] != 1) {
+    return false;
+  }
+  if (all.backend == Backend::host ? products.vector_axes != 1
+                                   : all.width * bits(operand.dtype) > kMostBits) {
     return false;
   }
   if (products.columns > 1 && axes[row - 1].strides[index] != 0) return false;
   if (!is_packed(operand.dtype)) return true;
-  bool whole_bytes = operand.offset % 2 == 0;
+  bool whole_bytes = operand.offset % 2 == 0 && axes[row].size % 2 == 0;
   for (std::size_t k = 0; k < axes.size(); ++k) {
     whole_bytes = whole_bytes && (k == row || axes[k].strides[index] % 2 == 0);
   }
@@ -366,6 +388,7 @@ void align(OperandSchedule& schedule, const SizedOperand& operand, std::size_t i
   int width = all.width;
   constexpr int kMostRun = 16;
   if (schedule.access == Access::transposed) {
+    if (all.backend == Backend::host) return;
     schedule.alignment = alignment_of(operand, operand.offset, axes, row, index, all.products.rows);
     return;
   }
@@ -395,9 +418,6 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   ScratchVector<Axis> outer = axes_where(space, shape, operands, false);
   ScratchVector<Axis> reduced = axes_where(space, shape, operands, true);
   if (reduced.empty()) reduced.push_back({1, SizedStrides(operands.size(), 0), {}});
-  // On the CPU weights must be neighbours.
-  const Size beside = reduced.back().strides[weights];
-  if (backend == Backend::host && beside != 0 && beside != 1) return std::nullopt;
   put_repeated_last(outer, weights);
   merge(outer);
   const RepeatedRows repeated = merge_repeated(outer, reduced, operands, weights);
@@ -449,7 +469,7 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   for (std::size_t i = 0; i < operands.size(); ++i) {
     schedule.operands[i].repeats = repeated.operands[i];
   }
-  const bool across = backend != Backend::host && lies_across(axes, count, weights);
+  const bool across = lies_across(axes, count, weights);
   if (tiles && !across) choose_tiles(graph, operands, axes, layout);
   layout.units = layout.rows;
   layout.reduced = 1;
@@ -460,11 +480,15 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   schedule.wide_index = needs_wide_index(axes, operands, counted, schedule.width);
   if (schedule.products.tiles.vectors_per_group > 0) {
     map_tiles(layout, batches);
-  } else if (across) {
+  } else if (across && backend != Backend::host) {
     map_across(layout, batches, bits(operands[weights].dtype));
   } else {
     const bool integers = backend == Backend::host && ProductValues(graph, schedule).in_integers();
-    map_to_threads(layout, batches, backend, integers);
+    if (across && !integers) {
+      take_lines(layout, batches, bits(operands[weights].dtype));
+    } else {
+      map_to_threads(layout, batches, backend, integers);
+    }
   }
 
   for (std::size_t i = 0; i < operands.size(); ++i) {

@@ -125,6 +125,7 @@ class LoopPlanner : private ProductAxes {
   // Of operands that rows share, and of vectors that take more registers than two.
   bool is_by_part(std::size_t i) const {
     constexpr int kMostBits = 256;
+    if (is_across(i)) return is_host();
     const Scope scope = nodes_.operand_scope(i);
     return is_host() || !scope.rows || scope.columns ||
            schedule_.width * bits(dtype_of(i)) > kMostBits;

@@ -67,6 +67,7 @@ TEST(ScheduleHash, TellsSchedulesOfOneKernelApart) {
       [](Schedule& s) { s.products.lanes += 1; },
       [](Schedule& s) { s.products.turns += 1; },
       [](Schedule& s) { s.products.beside += 1; },
+      [](Schedule& s) { s.products.across = true; },
       [](Schedule& s) { s.products.tiles.vectors_per_group += 1; },
       [](Schedule& s) { s.products.tiles.steps_per_group += 1; },
       [](Schedule& s) { s.products.tiles.steps += 1; },
