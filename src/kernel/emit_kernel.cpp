@@ -62,10 +62,9 @@ void check_packed(const TypedFunction& function, const RowsForm& rows, Operands 
   const fusion::SizedOperand* const packed = &operands[index];
   throw Error(Code::unsupported,
               fmt::format("{}: {} '{}': expected a dtype of at least 8 bits, got {}: a Function "
-                          "reduces packed numbers only if they are contiguous along the reduced "
-                          "axes and every output has one element per row, and stores them if one "
-                          "axis is reduced and they have its elements; use a kiln::Program, which "
-                          "packs and unpacks them in a kernel of its own",
+                          "reduces packed numbers only if every output has one element per row, "
+                          "and stores them if one axis is reduced and they have its elements; use "
+                          "a kiln::Program, which packs and unpacks them in a kernel of its own",
                           function.name, packed->output ? "output" : "input",
                           operand_names(function.graph)[index], name(packed->dtype)));
 }

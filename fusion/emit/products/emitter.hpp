@@ -203,6 +203,7 @@ class ProductEmitter : private ProductAxes {
   void declare_beside(const std::vector<NodeId>& sums);
   void find_weights(const std::vector<NodeId>& sums, int depth, bool of_columns);
   void gather_weights(std::size_t weights, int depth);
+  void transpose_weights(std::size_t weights, int depth);
   std::string beside(const std::string& name, const Scope& scope) const;
   void multiply(NodeId sum, const std::string& to);
 

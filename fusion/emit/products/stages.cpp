@@ -129,6 +129,9 @@ void ProductEmitter::multiply_staged(const std::vector<NodeId>& sums) {
   declare_beside(sums);
   out_.line(4, "KILN_EACH_STAGED(i, count) {{");
   out_.line(5, "const u32 g = {};", has_groups() ? "of_group[i]" : "0");
+  for (const std::size_t weights : weights_of(sums)) {
+    if (is_across(weights)) transpose_weights(weights, 5);
+  }
   out_.line(5, "{}{{", loops_beside({Level::result, true, false}));
   if (many) out_.line(6, "{}", row);
   find_weights(sums, 6, false);
@@ -222,9 +225,33 @@ void ProductEmitter::find_weights(const std::vector<NodeId>& sums, int depth, bo
   }
 }
 
+// Those of a vector of the rows side by side, which are side by side in memory.
+void ProductEmitter::transpose_weights(std::size_t weights, int depth) {
+  const OperandText& operand = operands_[weights];
+  const std::string stride = operand.stride_name(inner());
+  const std::string offset = fmt::format("{0}_row[side] + {0}_places[i] + {1}({0}_firsts[i]) * {2}",
+                                         operand.name, signed_index_, stride);
+  const std::string from = is_packed(operand.dtype)
+                               ? fmt::format("packed({}_data, {})", operand.name, offset)
+                               : fmt::format("{}_data + {}", operand.name, offset);
+  out_.line(depth, "Gathered<{}, {}> {}_near{};", storage_type(operand.dtype), schedule_.width,
+            operand.name, extents_beside(operand.scope));
+  out_.line(depth, "transpose_vectors<{}>({}_near, {}, i64({}));", schedule_.width, operand.name,
+            from, stride);
+}
+
 // Those of a vector of the current row, where they lie anywhere.
 void ProductEmitter::gather_weights(std::size_t weights, int depth) {
   const OperandText& operand = operands_[weights];
+  if (is_across(weights)) {
+    const std::string near = operand.name + "_near" + indices_beside(operand.scope) + ".row()";
+    out_.line(depth, "const auto {}_at = dot_weights<{}, {}>({});", operand.name, schedule_.width,
+              alignment_of(weights),
+              is_packed(operand.dtype)
+                  ? fmt::format("packed({0}, {1}(0)), {1}(0)", near, signed_index_)
+                  : fmt::format("{}, {}(0)", near, signed_index_));
+    return;
+  }
   std::string row = row_text(weights);
   row += fmt::format("{}{}_places[i]", row.empty() ? "" : " + ", operand.name);
   const std::string from = is_packed(operand.dtype)

@@ -329,10 +329,9 @@ void map_across(SizedLayout& layout, Size batches, int element_bits) {
 // many cores. Their vectors are transposed in registers.
 void take_lines(SizedLayout& layout, Size batches, int element_bits) {
   constexpr int kLine = 512;
-  constexpr int kMost = 32;
+  constexpr int kMost = 64;
   constexpr int kLeast = 8;
   ProductSchedule& products = layout.schedule.products;
-  products.across = true;
   products.rows = std::clamp(kLine / element_bits, kLeast, kMost);
   while (products.rows > kLeast && layout.rows * batches < products.rows * kItemsOfCores) {
     products.rows /= 2;
@@ -484,6 +483,7 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
     map_across(layout, batches, bits(operands[weights].dtype));
   } else {
     const bool integers = backend == Backend::host && ProductValues(graph, schedule).in_integers();
+    schedule.products.across = across;
     if (across && !integers) {
       take_lines(layout, batches, bits(operands[weights].dtype));
     } else {

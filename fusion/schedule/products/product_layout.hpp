@@ -11,10 +11,10 @@
 namespace kiln::fusion {
 
 /// The layout of a reduction in one pass whose outputs are row-invariant, where one operand is
-/// packed or repeats along many rows, and the largest one is contiguous along the innermost reduced
-/// axis or repeats along it. Nothing for other kernels. Others may have their elements anywhere:
-/// the form, the width of vectors and the order in which they are added up follow from sizes and
-/// dtypes, and elements that are no neighbours are gathered. The axes of the layout are the
+/// packed or repeats along many rows. Nothing for other kernels. Operands may have their elements
+/// anywhere: the form, the width of vectors and the order in which they are added up follow from
+/// sizes and dtypes. Elements that are no neighbours are gathered, or, where neighbours in the
+/// memory of the largest operand are of neighbouring rows, loaded for several rows at once. The axes of the layout are the
 /// batches', the columns' if a work item has several, the rows', then the reduced ones, in C order.
 /// Arguments as of plan_rows(); `tiles`: the target has the matrix instruction of
 /// preamble/product_tiles.h.
