@@ -300,6 +300,7 @@ TEST_P(ProductBits, DoNotShowWhereElementsLie) {
            Products{DType::u4, Dequantised::zero_point, DType::f32, DType::i8, 5, 64},
            Products{DType::i8, Dequantised::plain, DType::f32, DType::i8, 4, 48},
            Products{DType::f8e4m3, Dequantised::plain, DType::f32, DType::f16, 3, 72},
+           Products{DType::f8e4m3, Dequantised::plain, DType::f32, DType::f32, 4, 32},
            Products{DType::f16, Dequantised::scaled, DType::f32, DType::bf16, 3, 40},
            Products{DType::bf16, Dequantised::plain, DType::f32, DType::bf16, 2, 300},
            Products{DType::f32, Dequantised::plain, DType::f32, DType::f32, 4, 12},
