@@ -36,10 +36,9 @@ constexpr int kBlock = 128;
 constexpr int kMostThreads = 512;
 constexpr int kMostTurns = 16;
 constexpr int kMostTurnsOfColumns = 4;
-constexpr int kMostTurnsBeside = 32;
+constexpr int kMostTurnsBeside = 8;
 constexpr int kMostTurnsOfColumnsBeside = 16;
 constexpr int kMostBeside = 32;
-constexpr int kLineBits = 1024;
 constexpr std::int64_t kFilled = 1 << 17;  // threads
 
 using Axis = MergedAxis;
@@ -296,30 +295,36 @@ bool lies_across(const ScratchVector<Axis>& axes, std::size_t reduced, std::size
   return along > 1 && across > 0 && across < along;
 }
 
-// Threads side by side take neighbouring rows.
+// Threads side by side take neighbouring rows. Blocks are small, as long as their threads read a
+// half of a line together; where rows are few, a quarter, so that more threads share each.
 void map_across(SizedLayout& layout, Size batches, int element_bits) {
+  constexpr int kLineBits = 1024;
+  constexpr int kSmallBlock = 256;
   ProductSchedule& products = layout.schedule.products;
   RowSchedule& shares = layout.schedule.reduction;
   products.across = true;
   products.rows = rows_at_once(products.columns, layout.schedule.backend, false);
   while (layout.rows % products.rows != 0) products.rows /= 2;  // which are loaded at once
   const Size groups = layout.rows / products.rows;
-  int& beside = products.beside;
-  beside = std::min(kMostBeside, kLineBits / (products.rows * element_bits));
-  while (beside > 1 && beside / 2 >= groups) beside /= 2;
+  const int row_bits = products.rows * element_bits;
+  const int whole = std::clamp(kLineBits / row_bits, 1, kMostBeside);
+  const int quarter = std::max(1, kLineBits / 4 / row_bits);
   const bool few = products.columns <= 2;
+  const int most_threads = few ? kMostThreads : kSmallBlock;
   const auto most = static_cast<int>(bit_ceil(std::clamp<Size>(layout.vectors, 1, kMostThreads)));
-  const int most_threads = few ? kMostThreads : kMostThreads / 2;
-  shares.threads = std::max(1, most / (few ? kMostTurnsBeside : kMostTurnsOfColumnsBeside));
-  beside = std::min(beside, most_threads / shares.threads);
-  const auto fills = [&] {
-    return groups * batches * shares.threads >= kFilled && beside * shares.threads >= kBlock;
-  };
-  while (shares.threads < most && beside * shares.threads < most_threads && !fills()) {
-    shares.threads *= 2;
+  int& threads = shares.threads;
+  threads = std::max(1, most / (few ? kMostTurnsBeside : kMostTurnsOfColumnsBeside));
+  while (threads < most && 2 * threads * quarter <= most_threads &&
+         groups * batches * threads < kFilled) {
+    threads *= 2;
   }
-  while (beside * shares.threads < kBlock && beside < groups) beside *= 2;
-  products.turns = most / shares.threads;
+  int& beside = products.beside;
+  beside = std::clamp(kSmallBlock / threads, std::max(1, whole / 2), whole);
+  beside = std::min(beside, most_threads / threads);
+  while (beside > 1 && beside / 2 >= groups) beside /= 2;
+  while (threads < most && beside * threads < kBlock) threads *= 2;
+  while (beside * threads < kBlock && beside < groups) beside *= 2;
+  products.turns = most / threads;
   shares.rows = beside;
   layout.row_blocks = (groups + beside - 1) / beside;
   layout.work_items = layout.row_blocks * batches;
