@@ -14,10 +14,10 @@ namespace kiln::fusion {
 /// packed or repeats along many rows. Nothing for other kernels. Operands may have their elements
 /// anywhere: the form, the width of vectors and the order in which they are added up follow from
 /// sizes and dtypes. Elements that are no neighbours are gathered, or, where neighbours in the
-/// memory of the largest operand are of neighbouring rows, loaded for several rows at once. The axes of the layout are the
-/// batches', the columns' if a work item has several, the rows', then the reduced ones, in C order.
-/// Arguments as of plan_rows(); `tiles`: the target has the matrix instruction of
-/// preamble/product_tiles.h.
+/// memory of the largest operand are of neighbouring rows, loaded for several rows at once. The
+/// axes of the layout are the batches', the columns' if a work item has several, the rows', then
+/// the reduced ones, in C order. Arguments as of plan_rows(); `tiles`: the target has the matrix
+/// instruction of preamble/product_tiles.h.
 std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
                                          const Sizes& shape, std::span<const SizedOperand> operands,
                                          const std::vector<bool>& row_invariant, Backend backend,
