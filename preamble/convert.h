@@ -338,14 +338,18 @@ KILN_FN f32 round_to_odd(f64 value) {
   return bit_cast<f32>((bits & 1) ? bits : odd);
 }
 
-// The same for integers wider than an f32's mantissa. Above 2^53 the lowest bits are first gathered
-// into one sticky bit, so that the conversion to f64 is exact.
+// The same for integers wider than an f32's mantissa. The lowest bits of large ones are first
+// gathered into one sticky bit, so that the conversion is exact: to f32 of 32 bits, of which at
+// most 24 are left, far below what a narrower float keeps of so large a number; to f64 of 64 bits.
 template <class T>
 KILN_FN f32 integer_to_odd(T value) {
   if constexpr (sizeof(T) <= 2) {
     return f32(value);
   } else if constexpr (sizeof(T) == 4) {
-    return round_to_odd(f64(value));
+    constexpr u32 kExact = 1 << 24;
+    const bool is_large = Type<T>::kSigned ? u32(value) + kExact > 2 * kExact : u32(value) > kExact;
+    const T gathered = T((u32(value) & ~u32(0xff)) | ((u32(value) & 0xff) != 0 ? 0x100 : 0));
+    return f32(is_large ? gathered : value);
   } else {
     const bool negative = Type<T>::kSigned && value < T(1) && value != T(0);
     u64 magnitude = negative ? u64(0) - u64(value) : u64(value);
