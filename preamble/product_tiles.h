@@ -69,9 +69,11 @@ KILN_FN Words load_once(const void* from) {
   return words;
 }
 
-// 16 bytes that another kernel may have written. Such loads are issued in the order in which they
-// are written here.
+// 16 bytes of x, which another kernel may have written, or a prologue. Loads from global memory are
+// issued in the order in which they are written here.
+template <class Tiles>
 KILN_FN Chunk<16> load_volatile(const Chunk<16>* from) {
+  if constexpr (Tiles::kPrologue) return *from;
   Chunk<16> chunk;
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(chunk.word[0]), "=r"(chunk.word[1]), "=r"(chunk.word[2]), "=r"(chunk.word[3])
@@ -205,12 +207,13 @@ KILN_FN void combine_waves(TileMemory<Tiles>& memory, u32 round, u32 tile, const
 // takes each result. Where kSums is 2, rows are those of both sums in turn, and
 // `store_of(row, column, result, second)` takes a row's two results. `weights_first`: kernels that
 // this one depends on may still be running and writing x, so weights and groups are loaded while
-// they end.
-template <class Tiles, class Weights, class Vector, class Line, class Again, class Store>
+// they end. `prologue` (prologue.h) computes x.
+template <class Tiles, class Weights, class Vector, class Line, class Again, class Store,
+          class Prologue = NoPrologue>
 KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u32 tile,
                        u32 tile_stride, bool weights_first, const Weights& weights_of,
                        const Vector& vector_of, const Line& group_of, const Again& recompute,
-                       const Store& store_of) {
+                       const Store& store_of, const Prologue& prologue = {}) {
   using T = typename Tiles::T;
   using X = typename Tiles::X;
   constexpr int kSteps = Tiles::kSteps;
@@ -250,9 +253,17 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
     load_words(loaded, of_tile, set);
   };
   TileSet<Tiles> now;
-  if (!weights_first) await_prerequisites();
+  prologue.load_early();
+  if (!weights_first) {
+    await_prerequisites();
+    prologue.load();
+  }
   if (kSets >= Tiles::kWaves || wave < kSets) load_set(now, tile, wave);
-  if (weights_first) await_prerequisites();
+  if (weights_first) {
+    await_prerequisites();
+    prologue.load();
+  }
+  prologue.finish();
 
   // The column whose x this thread has, if the column is of the same group as this thread's
   // vectors.

@@ -55,12 +55,14 @@ KILN_FN void stage_weights(StagedWeights<Tiles>& to, u32 tile, u32 row_count,
 // Like sum_tiles(), for persistent blocks. `sets` has room for two tiles of every wave. x is loaded
 // before the weights, since loads arrive in the order in which they were issued, unless
 // `weights_first`.
-template <class Tiles, class Weights, class Vector, class Line, class Again, class Store>
+template <class Tiles, class Weights, class Vector, class Line, class Again, class Store,
+          class Prologue = NoPrologue>
 KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& staged_groups,
                                 Chunk<16>* sets, u32 vectors, u32 row_count, u32 tile,
                                 u32 tile_stride, bool weights_first, const Weights& weights_of,
                                 const Vector& vector_of, const Line& group_of,
-                                const Again& recompute, const Store& store_of) {
+                                const Again& recompute, const Store& store_of,
+                                const Prologue& prologue = {}) {
   using T = typename Tiles::T;
   using X = typename Tiles::X;
   using Set = StagedWeights<Tiles>;
@@ -79,12 +81,14 @@ KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& 
   const auto load_vectors = [&] {
     KILN_EACH(step, kSteps) KILN_EACH(i, Tiles::kChunks) {
       const u32 chunk = ((wave * kSteps + step) * 4 + t) * Tiles::kChunks + i;
-      of_step[step].chunk[i] = load_volatile((const Chunk<16>*)x + chunk);
+      of_step[step].chunk[i] = load_volatile<Tiles>((const Chunk<16>*)x + chunk);
     }
   };
+  prologue.load_early();
   if (!weights_first) {
     await_prerequisites();
-    load_vectors();
+    prologue.load();
+    if constexpr (!Tiles::kPrologue) load_vectors();
   }
   stage_weights<Tiles>(own_sets[0], tile, row_count, weights_of);
   commit_copies();
@@ -96,8 +100,10 @@ KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& 
   load_groups(now, tile);
   if (weights_first) {
     await_prerequisites();
-    load_vectors();
+    prologue.load();
   }
+  prologue.finish();
+  if (Tiles::kPrologue || weights_first) load_vectors();
 
   TileSums of_x[kSteps];
   KILN_EACH(step, kSteps) {

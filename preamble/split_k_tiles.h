@@ -83,7 +83,7 @@ KILN_FN void load_vector(OwnVector<Tiles, Split>& own, const X* x) {
   KILN_EACH(i, own.kOwn) {
     Chunk<16>& chunk = own.chunk[i];
     chunk = {};
-    if (own.has(i)) chunk = load_volatile((const Chunk<16>*)x + own.at(i));
+    if (own.has(i)) chunk = load_volatile<Tiles>((const Chunk<16>*)x + own.at(i));
   }
 }
 // Permutes x (in_order), puts it into shared memory and sums each step. It is first stored as it is
@@ -135,20 +135,22 @@ KILN_FN void synchronize_team(u32 team) {
 // which they were issued. `weights_first`: kernels that this one depends on may still be running
 // and writing x, so weights are loaded while they end.
 template <class Tiles, class Split, class X, class Stride, class Weights, class Scales,
-          class Offsets, class GroupFrom, class Again, class Store>
+          class Offsets, class GroupFrom, class Again, class Store, class Prologue = NoPrologue>
 KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages, u32 row_count,
                                u32 block, u32 blocks, u32 share, bool weights_first, const X* x,
                                Stride row_stride, const Weights& weights_of,
                                const Scales& scales_of, const Offsets& offsets_of,
                                const GroupFrom& group_from, const Again& recompute,
-                               const Store& store_of) {
+                               const Store& store_of, const Prologue& prologue = {}) {
   using T = typename Tiles::T;
   using Scale = typename Split::ScaleType;
   using Stage = typename Split::Stage;
   OwnVector<Tiles, Split> own_vector;
+  prologue.load_early();
   if (!weights_first) {
     await_prerequisites();
-    load_vector<Tiles, Split>(own_vector, x);
+    prologue.load();
+    if constexpr (!Tiles::kPrologue) load_vector<Tiles, Split>(own_vector, x);
   }
 
   const u32 lane = threadIdx.x % 32;
@@ -215,8 +217,10 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
   }
   if (weights_first) {
     await_prerequisites();
-    load_vector<Tiles, Split>(own_vector, x);
+    prologue.load();
   }
+  prologue.finish();
+  if (Tiles::kPrologue || weights_first) load_vector<Tiles, Split>(own_vector, x);
   stage_vector<Tiles, Split>(memory, own_vector);
   __syncthreads();
 

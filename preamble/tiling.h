@@ -27,6 +27,7 @@ namespace kiln {
 //   whole                  the last set is complete
 //   prefetch               waves load the next set before they multiply
 //   x_in_smem              a block keeps x in shared memory; else it is loaded for each tile
+//   prologue               a block computes x (prologue.h), and has it in shared memory then
 //
 // Vectors of different groups go to different columns of the instruction, as different x do. Where
 // that leaves columns over, they repeat, and threads with equal columns take different steps on.
@@ -50,6 +51,7 @@ struct Tiling {
     kHasOffset = kHasBias || kHasZeroPoint,
     kPrefetch = Shape::prefetch,
     kXInSmem = Shape::x_in_smem,
+    kPrologue = Shape::prologue,
     kWhole = Shape::whole,
   };
   enum : int {
@@ -112,6 +114,13 @@ struct Tiling {
   static __device__ __forceinline__ int first_step() {
     return thread() / kColumnThreads * kOwnSteps;
   }
+};
+
+// Where x is there already.
+struct NoPrologue {
+  static __device__ __forceinline__ void load_early() {}
+  static __device__ __forceinline__ void load() {}
+  static __device__ __forceinline__ void finish() {}
 };
 
 template <class Tiles>

@@ -11,6 +11,7 @@
 #include "fusion/schedule/device_model.hpp"
 #include "fusion/schedule/explain.hpp"
 #include "fusion/schedule/iota_operands.hpp"
+#include "fusion/schedule/products/product_values.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -171,10 +172,14 @@ class Passes {
     if (layout.schedule.products.rows == 0) iotas = varying_iotas(graph, layout.schedule);
     invariant = row_invariant_nodes(graph, invariant, iotas);
     operations_ = 0;
+    if (layout.schedule.products.rows != 0) {
+      add_products(graph, invariant, layout);
+      return;
+    }
     for (const TypedNode& node : graph.nodes) {
       if (is_reduction(node.op)) operations_ += operations_of_reduction(node, graph, layout);
     }
-    if (rows.vectors != 0 || layout.schedule.products.rows != 0) {
+    if (rows.vectors != 0) {
       for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
         if (!invariant[id]) operations_ += operations_of(graph.nodes[id], graph, invariant);
       }
@@ -213,6 +218,22 @@ class Passes {
     const double all = std::log2(rows.threads);
     const double halvings = rows.columns == 0 ? all : std::min(all, kHalvingsOfColumns);
     return own + halvings * (own + kExchange) / std::max(1.0, length / rows.threads);
+  }
+
+  // What blocks compute of vectors before their rows, each of them does.
+  void add_products(const TypedGraph& graph, const std::vector<bool>& invariant,
+                    const Layout& layout) {
+    const ProductValues values(graph, layout.schedule);
+    const double blocks =
+        static_cast<double>(layout.work_items) / std::max(1.0, static_cast<double>(layout.rows));
+    for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+      const TypedNode& node = graph.nodes[id];
+      const double share = values.is_in_prologue(id) ? blocks : 1;
+      if (is_reduction(node.op)) {
+        operations_ += share * operations_of_reduction(node, graph, layout);
+      }
+      if (!invariant[id]) operations_ += share * operations_of(node, graph, invariant);
+    }
   }
 
   // Whether an operand has one element for each row. Of products the strides say so: their

@@ -299,6 +299,14 @@ LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
         "{} of {}, each reduced by {}, which take {} and {} at a time", plural(layout.rows, "row"),
         plural(layout.reduced, "element"), plural(rows.threads, "thread"),
         plural(schedule.products.rows, "row"), plural(schedule.products.columns, "column")));
+    if (const PrologueSchedule& own = schedule.products.prologue; own.threads != 0) {
+      report.axes.push_back(fmt::format(
+          "each of {} first computes {} of {}, which all rows share: {} threads with {} "
+          "each",
+          plural(static_cast<std::int64_t>(layout.work_items), "block"),
+          plural(schedule.products.columns, "vector"), plural(layout.reduced, "element"),
+          own.threads, plural(own.elements, "element")));
+    }
   } else {
     report.axes.push_back(fmt::format(
         "{} of {}, each reduced by {}{} and {}", plural(layout.rows / rows.joined, "row"),

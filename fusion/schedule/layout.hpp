@@ -221,6 +221,15 @@ struct TileSchedule {
   friend bool operator==(const TileSchedule&, const TileSchedule&) = default;
 };
 
+/// How the threads of a block compute the vectors that all rows share (products/prologue.hpp).
+struct PrologueSchedule {
+  int threads = 0;   ///< that have elements of their own, a power of two; 0: no prologue
+  int elements = 0;  ///< of each of them, a power of two: there is room for so many in all
+  int width = 1;     ///< of the vectors in which they take them
+  int bytes(int columns, int element) const { return threads * elements * columns * element; }
+  friend bool operator==(const PrologueSchedule&, const PrologueSchedule&) = default;
+};
+
 /// How a kernel of matrix-vector products maps rows and columns to threads (product_layout.hpp).
 struct ProductSchedule {
   int rows = 0;     ///< of a thread; 0: no such kernel
@@ -231,11 +240,12 @@ struct ProductSchedule {
   int beside = 0;       ///< GPUs: then threads side by side, a power of two, take such rows
   int vector_axes = 1;  ///< the collapsed axes that are counted as one, along which vectors go
   TileSchedule tiles;
+  PrologueSchedule prologue;
   friend bool operator==(const ProductSchedule& a, const ProductSchedule& b) {
     return a.rows == b.rows &&
            (a.rows == 0 || (a.columns == b.columns && a.lanes == b.lanes && a.turns == b.turns &&
                             a.beside == b.beside && a.across == b.across && a.tiles == b.tiles &&
-                            a.vector_axes == b.vector_axes));
+                            a.vector_axes == b.vector_axes && a.prologue == b.prologue));
   }
 };
 

@@ -94,9 +94,11 @@ bool takes_program(const Function& function, const Specification& specification)
   return !is_one_kernel(definition, argument_types(definition, specification));
 }
 
-ProgramInfo explain_program(const Function& function, const Specification& specification) {
+ProgramInfo explain_program(const Function& function, const Specification& specification,
+                            std::string_view target) {
   const Definition& definition = function.impl().definition;
-  return plan_program(definition, program_types(definition, specification)).info;
+  return plan_program(definition, program_types(definition, specification, resolve_target(target)))
+      .info;
 }
 
 OutputTypes output_types(const Function& function, const Specification& specification) {
@@ -115,16 +117,17 @@ OutputTypes output_types(const Function& function, const Specification& specific
   return result;
 }
 
-std::vector<KernelSpec> kernel_specs(const Function& function, const Specification& specification) {
+std::vector<KernelSpec> kernel_specs(const Function& function, const Specification& specification,
+                                     std::string_view target) {
   const Definition& definition = function.impl().definition;
   if (!takes_program(function, specification)) return function_specs(definition, specification);
-  return program_specs(function, specification);
+  return program_specs(function, specification, target);
 }
 
-std::vector<KernelSpec> program_specs(const Function& function,
-                                      const Specification& specification) {
+std::vector<KernelSpec> program_specs(const Function& function, const Specification& specification,
+                                      std::string_view target) {
   const Definition& definition = function.impl().definition;
-  const CallTypes types = program_types(definition, specification);
+  const CallTypes types = program_types(definition, specification, resolve_target(target));
   return step_specs(plan_program(definition, types), types);
 }
 

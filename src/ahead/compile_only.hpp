@@ -31,14 +31,17 @@ struct CompiledKernel {
 /// other and of which one kernel would compute too much again.
 bool takes_program(const Function& function, const Specification& specification);
 
-/// What such a program does. Needs no compiler.
-ProgramInfo explain_program(const Function& function, const Specification& specification);
+/// What such a program does on a target. Needs no compiler.
+ProgramInfo explain_program(const Function& function, const Specification& specification,
+                            std::string_view target = "cpu");
 
 /// The kernels of such a call, in the order in which they run: one for each shape among its
 /// outputs, or those of a program. Usually one.
-std::vector<KernelSpec> kernel_specs(const Function& function, const Specification& specification);
+std::vector<KernelSpec> kernel_specs(const Function& function, const Specification& specification,
+                                     std::string_view target = "cpu");
 /// Those of such a run of the Program of it, whether a Function can compute it or not.
-std::vector<KernelSpec> program_specs(const Function& function, const Specification& specification);
+std::vector<KernelSpec> program_specs(const Function& function, const Specification& specification,
+                                      std::string_view target = "cpu");
 
 /// The kernel's source for `target`, with its final entry name. Needs no compiler.
 std::string emit_for(const KernelSpec& kernel, std::string_view target, bool with_preamble);

@@ -158,7 +158,7 @@ std::vector<WantedKernel> program_kernels(const Definition& definition,
                                           const Specification& specification,
                                           const Destination& destination, KernelInfo& info) {
   const std::string target = resolve_target(destination.target);
-  const CallTypes types = program_types(definition, specification);
+  const CallTypes types = program_types(definition, specification, target);
   std::vector<EmittedKernel> kernels;
   for (const KernelSpec& spec : step_specs(plan_program(definition, types), types)) {
     kernels.push_back(emit_kernel(spec, target));

@@ -50,6 +50,7 @@ struct CallTypes {
   std::vector<fusion::ArgumentType> arguments;
   std::vector<ArrayType> arrays;  ///< the array arguments, in order
   std::vector<ArrayType> outputs;
+  std::string target{};  ///< of a program: what its plan is for; empty: any target
 };
 
 CallTypes types_of(const Call& call);

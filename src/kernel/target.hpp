@@ -14,6 +14,7 @@ std::string resolve_target(std::string_view target);
 
 /// The backend of a target: gfx*, sm_*, everything else is the host.
 fusion::Backend backend_of(std::string_view target);
+inline bool is_gpu(std::string_view target) { return backend_of(target) != fusion::Backend::host; }
 /// What the layouts of a target's kernels depend on.
 struct TargetFeatures {
   fusion::Backend backend = fusion::Backend::host;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "jit/device/backend.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
@@ -71,8 +72,16 @@ std::vector<KernelSpec> step_specs(const ProgramPlan& plan, const CallTypes& cal
   return specs;
 }
 
-CallTypes program_types(const Definition& definition, const Specification& specification) {
+CallTypes program_types(const Call& call) {
+  CallTypes types = types_of(call);
+  types.target = jit::backend(call.stream.device).target();
+  return types;
+}
+
+CallTypes program_types(const Definition& definition, const Specification& specification,
+                        std::string_view target) {
   CallTypes call = argument_types(definition, specification);
+  call.target = target;
   if (specification.outputs.empty() && specification.layouts.empty()) return call;
   const ProgramPlan natural = plan_program(definition, call);
   const std::size_t count = natural.output_shapes.size();

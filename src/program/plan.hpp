@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -79,7 +80,11 @@ CallTypes step_types(const ProgramPlan& plan, const ProgramStep& step, const Cal
 /// The kernels of such a plan, in order.
 std::vector<KernelSpec> step_specs(const ProgramPlan& plan, const CallTypes& call);
 
-/// The call that such a specification describes. Throws Error(invalid_argument).
-CallTypes program_types(const Definition& definition, const Specification& specification);
+/// A call, with the target of its device.
+CallTypes program_types(const Call& call);
+/// The call that such a specification describes, for a target, or for any. Throws
+/// Error(invalid_argument).
+CallTypes program_types(const Definition& definition, const Specification& specification,
+                        std::string_view target = {});
 
 }  // namespace kiln

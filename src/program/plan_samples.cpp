@@ -103,7 +103,7 @@ void resize_output(const Dims& view, const Dims& before, const Dims& now, Dims& 
 }  // namespace
 
 PlanSamples::PlanSamples(const Definition& definition, const Call& call, const ProgramClassKey& key)
-    : definition_(definition), key_(key), types_(types_of(call)) {
+    : definition_(definition), key_(key), types_(program_types(call)) {
   for (std::vector<ArrayType>* arrays : {&types_.arrays, &types_.outputs}) {
     for (ArrayType& array : *arrays) array.address = 0;
   }

@@ -7,12 +7,15 @@
 #include <map>
 
 #include "fusion/infer/infer.hpp"
+#include "fusion/infer/shapes.hpp"
 #include "fusion/passes/passes.hpp"
 #include "fusion/passes/split_attention.hpp"
 #include "fusion/passes/split_reductions.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
+#include "kernel/target.hpp"
 #include "program/memory.hpp"
 #include "program/plan.hpp"
+#include "program/prologues.hpp"
 #include "program/steps.hpp"
 #include "program/unpack.hpp"
 
@@ -223,6 +226,11 @@ ProgramPlan plan_program(const Definition& definition, const CallTypes& call,
   }
   if (is_larger) {
     planned = SmallerPlans(planner, model, unfused).run(planned, unpacked);
+  } else if (model.fuse && !call.target.empty() && is_gpu(call.target) &&
+             !fusion::has_custom_calls(definition.graph)) {
+    // In manifests kernels beside custom calls are functions, which say what one kernel computes.
+    join_prologues(planned.plan, call);
+    place_temporaries(planned.plan, true);
   }
   planned.plan.info.op_by_op_bytes = unfused.plan.info.op_by_op_bytes;
   planned.plan.info.op_by_op_workspace = unfused.workspace();

@@ -375,7 +375,7 @@ void ReadyProgram::run(const Call& call, const View& workspace) const {
 // ---- The plan that is kept ---------------------------------------------------------------------
 
 CachedProgramPlan::CachedProgramPlan(const Definition& definition, const Call& call)
-    : definition_(definition), plan_(plan_program(definition, types_of(call))) {
+    : definition_(definition), plan_(plan_program(definition, program_types(call))) {
   device = call.stream.device;
 }
 

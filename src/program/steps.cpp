@@ -29,6 +29,27 @@ struct Place {
   ArrayLayout layout;
 };
 
+std::vector<fusion::MemoryPlace> places_of(const ProgramStep& step) {
+  std::vector<fusion::MemoryPlace> places;
+  std::map<std::pair<ProgramOperand::Kind, std::size_t>, std::uint32_t> memories;
+  const auto add = [&](const ProgramOperand& operand) {
+    const auto number = static_cast<std::uint32_t>(memories.size() + 1);
+    const auto memory = memories.emplace(std::pair{operand.kind, operand.index}, number).first;
+    places.push_back({operand.scalar ? 0 : memory->second, operand.layout.offset});
+  };
+  for (const ProgramOperand& operand : step.inputs) add(operand);
+  for (const ProgramOperand& operand : step.outputs) add(operand);
+  return places;
+}
+
+std::vector<fusion::IndexedAxis> indexed_of(const ProgramStep& step) {
+  std::vector<fusion::IndexedAxis> indexed;
+  for (const auto* operands : {&step.inputs, &step.outputs}) {
+    for (const ProgramOperand& operand : *operands) indexed.push_back(operand.layout.indexed);
+  }
+  return indexed;
+}
+
 class Steps {
  public:
   Steps(const Definition& definition, const fusion::PlacedGraph& graph,
@@ -203,31 +224,9 @@ class Steps {
     }
     for (const NodeId id : kernel.arguments) step.inputs.push_back(input(id, k, info, after));
     if (!along_axes) give_one_rank(step.outputs);
-    step.kernel = std::make_shared<StepKernel>(std::move(function), places_of(step),
-                                               indexed_of(step), has_custom_calls_);
+    step.kernel = kiln::step_kernel(std::move(function), step, has_custom_calls_);
     step.shape = part.shape;
     return step;
-  }
-
-  static std::vector<fusion::MemoryPlace> places_of(const ProgramStep& step) {
-    std::vector<fusion::MemoryPlace> places;
-    std::map<std::pair<Kind, std::size_t>, std::uint32_t> memories;
-    const auto add = [&](const ProgramOperand& operand) {
-      const auto number = static_cast<std::uint32_t>(memories.size() + 1);
-      const auto memory = memories.emplace(std::pair{operand.kind, operand.index}, number).first;
-      places.push_back({operand.scalar ? 0 : memory->second, operand.layout.offset});
-    };
-    for (const ProgramOperand& operand : step.inputs) add(operand);
-    for (const ProgramOperand& operand : step.outputs) add(operand);
-    return places;
-  }
-
-  static std::vector<fusion::IndexedAxis> indexed_of(const ProgramStep& step) {
-    std::vector<fusion::IndexedAxis> indexed;
-    for (const auto* operands : {&step.inputs, &step.outputs}) {
-      for (const ProgramOperand& operand : *operands) indexed.push_back(operand.layout.indexed);
-    }
-    return indexed;
   }
 
   // Outputs of a kernel that works element by element have one shape, but for axes of size one in
@@ -348,6 +347,12 @@ class Steps {
 };
 
 }  // namespace
+
+std::shared_ptr<StepKernel> step_kernel(TypedFunction function, const ProgramStep& step,
+                                        bool logged) {
+  return std::make_shared<StepKernel>(std::move(function), places_of(step), indexed_of(step),
+                                      logged);
+}
 
 ProgramPlan program_steps(const Definition& definition, const fusion::PlacedGraph& graph,
                           const std::vector<ArrayLayout>& arguments,

@@ -2,6 +2,7 @@
 // writes, and its description. Where temporaries lie is decided in memory.hpp.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "fusion/partition/partition.hpp"
@@ -16,5 +17,9 @@ ProgramPlan program_steps(const Definition& definition, const fusion::PlacedGrap
                           const std::vector<fusion::ArrayLayout>& arguments,
                           const std::vector<std::int64_t>& lengths,
                           const fusion::Partition& partition);
+
+/// The kernel of a step with those operands. `logged`: in manifests it is a function.
+std::shared_ptr<StepKernel> step_kernel(TypedFunction function, const ProgramStep& step,
+                                        bool logged);
 
 }  // namespace kiln

@@ -34,11 +34,14 @@ struct Request {
 Request parse_request(const KernelOptions& options) {
   Function function = parse_function(options.expression);
   Specification specification = parse_specification(function, options);
-  std::vector<KernelSpec> kernels = kernel_specs(function, specification);
+  std::vector<std::string> targets = parse_targets(options.targets);
+  std::vector<KernelSpec> kernels = kernel_specs(function, specification, targets[0]);
   std::optional<ProgramInfo> program;
-  if (takes_program(function, specification)) program = explain_program(function, specification);
-  return {std::move(function), std::move(specification), std::move(kernels),
-          parse_targets(options.targets), std::move(program)};
+  if (takes_program(function, specification)) {
+    program = explain_program(function, specification, targets[0]);
+  }
+  return {std::move(function), std::move(specification), std::move(kernels), std::move(targets),
+          std::move(program)};
 }
 
 /// A kernel, or why there is none.

@@ -1,8 +1,8 @@
 // Writes matrix-vector products (product_layout.hpp): the frame and stores (products.cpp), names,
 // offsets and values (values.cpp), the loops that add up sums (sums.cpp), values of groups
 // (groups.cpp), what is looked up by codes (codes.cpp), integer products (integers.cpp, on the CPU
-// stages.cpp), and matrix instructions (tiles.cpp). Where values are computed is decided in
-// product_values.hpp.
+// stages.cpp), matrix instructions (tiles.cpp), and what comes before the rows (prologue.cpp).
+// Where values are computed is decided in product_values.hpp.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@
 #include "fusion/emit/node_text.hpp"
 #include "fusion/schedule/products/product_loops.hpp"
 #include "fusion/schedule/products/product_values.hpp"
+#include "fusion/schedule/products/prologue.hpp"
 
 namespace kiln::fusion {
 
@@ -101,6 +102,7 @@ class ProductEmitter : private ProductAxes {
 
   // Writes the values of a level, for rows and columns as each depends on them.
   void emit_values(Level level, int depth);
+  void emit_row_value(std::size_t id, int depth);
   /// The expression of a node that must be computed; else sets its value and returns nothing.
   std::string value_text(std::size_t id);
   void lane_of(std::size_t id, std::size_t i);
@@ -207,6 +209,20 @@ class ProductEmitter : private ProductAxes {
   std::string beside(const std::string& name, const Scope& scope) const;
   void multiply(NodeId sum, const std::string& to);
 
+  // What rows share, computed before them (prologue.cpp).
+  bool has_prologue() const { return products_.prologue.threads != 0; }
+  TypedGraph graph_before_rows() const;
+  DType staged_dtype() const { return fusion::staged_dtype(graph_, *nodes_.staged()); }
+  void declare_prologue();
+  void define_loads(bool early);
+  void define_prologue();
+  std::string staged_column() const;
+  std::vector<std::size_t> prologue_vectors() const;
+  std::string prologue_lanes(std::size_t i) const;
+  void emit_statistic(NodeId id);
+  void emit_prologue_elements(NodeId of);
+  void load_staged(int depth);
+
   // Tiles (preamble/product_tiles.h).
   void declare_tiles();
   void sum_tiles();
@@ -223,6 +239,8 @@ class ProductEmitter : private ProductAxes {
   std::size_t scales_of_groups() const;
   std::size_t offsets_of_groups() const;
   std::string tile_pointer(std::size_t i) const;
+  std::string tile_column(NodeId x) const;
+  std::string_view prologue_argument() const;
   /// A row of a tile is one of a sum: begins a function of such rows, with that sum's operands.
   bool has_two_sums() const { return products_.tiles.sums == 2; }
   std::string_view tile_row() const { return has_two_sums() ? "tile_row" : "row"; }
@@ -245,6 +263,8 @@ class ProductEmitter : private ProductAxes {
   const ProductLoops& loops_;
   Accuracy accuracy_;
   NodeText node_text_;
+  TypedGraph before_rows_;  ///< the prologue by itself, by which its values are computed
+  NodeText prologue_text_;
   std::string_view index_;
   std::string_view signed_index_;
   bool in_row_ = false;       ///< of a loop over rows around what is being written

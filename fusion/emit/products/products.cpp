@@ -26,6 +26,8 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
       loops_(loops),
       accuracy_(accuracy),
       node_text_(graph, accuracy, schedule.backend),
+      before_rows_(graph_before_rows()),
+      prologue_text_(before_rows_, accuracy, schedule.backend),
       index_(schedule.wide_index ? "u64" : "u32"),
       signed_index_(schedule.wide_index ? "i64" : "i32"),
       identifiers_(graph),
@@ -43,10 +45,16 @@ KernelDescription ProductEmitter::run() {
   collect_parameters();
   out_.open(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
   out_.signature(shares_.threads * shares_.rows, loops_.min_blocks);
+  declare_prologue();
   if (!in_tiles()) out_.pdl_wait(1);
   if (loops_.in_vectors) out_.line(1, "constexpr int kVectors = {} / kSimd;", products_.lanes);
   find_gathered(1);
   shared_memory();
+  define_prologue();
+  if (has_prologue() && !in_tiles()) {
+    out_.line(1, "load_own();");
+    out_.line(1, "stage_own();");
+  }
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
   find_item();
   if (in_tiles()) {
@@ -122,7 +130,7 @@ void ProductEmitter::collect_parameters() {
 void ProductEmitter::shared_memory() {
   if (in_tiles()) declare_tiles();
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!is_reduction(graph_.nodes[id].op)) continue;
+    if (!nodes_.is_summed(id)) continue;
     const std::string type =
         goes_across() ? fmt::format("SlotsBeside<{}, {}, ", compute_type(graph_.nodes[id].dtype),
                                     products_.beside)

@@ -74,7 +74,7 @@ void ProductEmitter::recompute_non_finite() {
   std::vector<NodeId> sums;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    if (!is_reduction(node.op) || is_integer(node.dtype) ||
+    if (!nodes_.is_summed(id) || is_integer(node.dtype) ||
         !(nodes_.has_fast_path() || nodes_.form(id)))
       continue;
     finite += fmt::format("{}all_finite({}_of)", finite.empty() ? "" : " && ", names_[id]);
@@ -270,12 +270,13 @@ void ProductEmitter::row_invariant_elements() {
     if (is_loaded(i) && loops_.by_part[i] && !operands_[i].scope.rows)
       load(i, 4, products_.lanes, first_);
   }
+  if (has_prologue()) load_staged(4);
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const Scope& scope = nodes_.scope(id);
     if (scope.level != Level::element || scope.rows || !nodes_.is_wanted(id)) continue;
     std::string text = value_text(id);
     if (text.empty()) {
-      if (graph_.nodes[id].op != Op::input) continue;
+      if (!nodes_.is_vector(id)) continue;
       text = values_[id];
     }
     // Its name differs from that of the lanes.

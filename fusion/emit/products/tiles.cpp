@@ -20,7 +20,7 @@ std::vector<bool> ProductEmitter::all_of(std::vector<NodeId> wanted) const {
     wanted.pop_back();
     if (all[id]) continue;
     all[id] = true;
-    if (is_reduction(graph_.nodes[id].op)) continue;
+    if (is_reduction(graph_.nodes[id].op) || nodes_.staged() == id) continue;
     for (const NodeId operand : graph_.nodes[id].inputs()) wanted.push_back(operand);
     const TypedNode& node = graph_.nodes[id];
     const NodeId* place = node.op == Op::input ? graph_.place_of(false, node.payload) : nullptr;
@@ -54,6 +54,7 @@ void ProductEmitter::declare_tiles() {
   out_.line(3, "whole = {},", tiles.whole);
   out_.line(3, "prefetch = {},", tiles.prefetch);
   out_.line(3, "x_in_smem = {},", tiles.x_in_smem);
+  out_.line(3, "prologue = {},", has_prologue());
   out_.line(2, "}};");
   out_.line(1, "}};");
   out_.line(1, "using Tiles = Tiling<Shape>;");
@@ -87,11 +88,21 @@ void ProductEmitter::sum_tiles() {
   emit_recompute();
   out_.line(2,
             "{}<Tiles>(tile_memory, {}u32(vectors), u32({}), u32({}), "
-            "u32(row_blocks.divisor), {}, weights_of, vector_of, group_of, recompute, store_of);",
+            "u32(row_blocks.divisor), {}, weights_of, vector_of, group_of, recompute, store_of{});",
             products_.tiles.x_in_registers ? "sum_register_tiles" : "sum_tiles",
             products_.tiles.x_in_registers ? "staged_groups, staged_weights, " : "", tile_rows(),
             batch_axes() > 0 ? "block" : "item",
-            loads_before_pdl_wait() ? "launched_early != 0" : "false");
+            loads_before_pdl_wait() ? "launched_early != 0" : "false", prologue_argument());
+}
+
+std::string_view ProductEmitter::prologue_argument() const {
+  return has_prologue() ? ", prologue_of(early_own, load_own, stage_own)" : "";
+}
+
+// The beginning of a column of what matrix instructions multiply with weights.
+std::string ProductEmitter::tile_column(NodeId x) const {
+  if (nodes_.staged() == x) return staged_column();
+  return tile_pointer(nodes_.operand_of(graph_.nodes[x]));
 }
 
 // Of weights, and of the numbers of groups, that waves stage in shared memory. The kernel's text
@@ -161,7 +172,7 @@ void ProductEmitter::sum_split_k_tiles() {
   wanted_ = all_of({x});
   out_.line(2, "const auto vector_of = [&] {{");
   find_rows(3);
-  out_.line(3, "return {};", tile_pointer(nodes_.operand_of(graph_.nodes[x])));
+  out_.line(3, "return {};", tile_column(x));
   out_.line(2, "}};");
   wanted_.clear();
   store_tiles();
@@ -182,9 +193,9 @@ void ProductEmitter::sum_split_k_tiles() {
   out_.line(2,
             "sum_split_k_tiles<Tiles, Split>(split_memory, staged_weights, u32({}), u32({}), "
             "u32(row_blocks.divisor), share, {}, vector_of(), row_stride, weights_of, scales_of, "
-            "offsets_of, group_from, recompute, store_of);",
+            "offsets_of, group_from, recompute, store_of{});",
             tile_rows(), batch_axes() > 0 ? "block" : "item",
-            loads_before_pdl_wait() ? "launched_early != 0" : "false");
+            loads_before_pdl_wait() ? "launched_early != 0" : "false", prologue_argument());
 }
 
 bool ProductEmitter::loads_before_pdl_wait() const {
@@ -263,7 +274,7 @@ void ProductEmitter::columns_of_vectors() {
   one_column_ = true;
   out_.line(2, "const auto vector_of = [&]({} c) {{", index_);
   find_rows(3);
-  out_.line(3, "return {};", tile_pointer(nodes_.operand_of(graph_.nodes[x])));
+  out_.line(3, "return {};", tile_column(x));
   out_.line(2, "}};");
   one_column_ = false;
 }

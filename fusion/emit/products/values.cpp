@@ -60,7 +60,7 @@ bool ProductEmitter::is_used(const OperandText& operand) const {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (node.op == Op::input && node.payload == operand.argument &&
-        (wanted_.empty() || wanted_[id]))
+        (wanted_.empty() ? nodes_.is_in_main(id) : wanted_[id]))
       return true;
   }
   return false;
@@ -203,26 +203,31 @@ std::string ProductEmitter::lanes() const {
 // Writes the values of a level, for rows and columns as each depends on them.
 void ProductEmitter::emit_values(Level level, int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    const Scope& scope = nodes_.scope(id);
-    if (scope.level != level || is_reduction(graph_.nodes[id].op)) continue;
-    if (!wanted_.empty() && !wanted_[id]) continue;
-    const std::string text = value_text(id);
-    if (text.empty()) continue;
-    const std::string& name = names_[id];
-    const std::string_view type = compute_type(graph_.nodes[id].dtype);
-    if (extents(scope).empty()) {
-      out_.line(depth, "const {} {} = {};", type, name, text);
-    } else {
-      out_.line(depth, "{} {}{};", type, name, extents(scope));
-      out_.line(depth, "{}{}{} = {};", loops(scope), name, indices(scope), text);
-    }
-    values_[id] = name + indices(scope);
+    if (nodes_.scope(id).level != level || is_reduction(graph_.nodes[id].op)) continue;
+    if (wanted_.empty() ? nodes_.is_in_main(id) : wanted_[id]) emit_row_value(id, depth);
   }
+}
+
+// Writes a value of a row or group.
+void ProductEmitter::emit_row_value(std::size_t id, int depth) {
+  const std::string text = value_text(id);
+  if (text.empty()) return;
+  const Scope& scope = nodes_.scope(id);
+  const std::string& name = names_[id];
+  const std::string_view type = compute_type(graph_.nodes[id].dtype);
+  if (extents(scope).empty()) {
+    out_.line(depth, "const {} {} = {};", type, name, text);
+  } else {
+    out_.line(depth, "{} {}{};", type, name, extents(scope));
+    out_.line(depth, "{}{}{} = {};", loops(scope), name, indices(scope), text);
+  }
+  values_[id] = name + indices(scope);
 }
 
 // The expression of a node that must be computed; else sets its value and returns nothing.
 std::string ProductEmitter::value_text(std::size_t id) {
   const TypedNode& node = graph_.nodes[id];
+  if (nodes_.staged() == static_cast<NodeId>(id)) return {};  // load_staged()
   if (node.op == Op::input) {
     const std::size_t i = nodes_.operand_of(node);
     const OperandText& operand = operands_[i];

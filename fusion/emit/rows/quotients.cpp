@@ -1,5 +1,5 @@
 // Quotients by one number for each row or column: what depends only on the divisor is computed once
-// for all of a thread's elements (preamble/quotients.h). passes.cpp computes other values.
+// for all of a thread's elements (preamble/division.h). passes.cpp computes other values.
 #include <fmt/format.h>
 
 #include <set>

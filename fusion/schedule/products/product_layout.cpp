@@ -9,6 +9,7 @@
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/schedule/merged_axes.hpp"
 #include "fusion/schedule/products/product_values.hpp"
+#include "fusion/schedule/products/prologue.hpp"
 #include "fusion/schedule/products/tile_layout.hpp"
 
 namespace kiln::fusion {
@@ -63,10 +64,12 @@ bool takes_for_rows(const TypedGraph& graph, std::span<const SizedOperand> opera
   return true;
 }
 
-// One pass, whose results are all that is stored, be it at places that data says.
+// One pass, whose results are all that is stored, be it at places that data says. On GPUs there
+// may be others before it, of what all rows share (prologue.hpp).
 bool is_product(const TypedGraph& graph, const ReduceSpace& space, const Sizes& shape,
-                std::span<const SizedOperand> operands, const std::vector<bool>& row_invariant) {
-  if (space.passes > 1 || space.gives_places) return false;
+                std::span<const SizedOperand> operands, const std::vector<bool>& row_invariant,
+                Backend backend) {
+  if ((space.passes > 1 && backend == Backend::host) || space.gives_places) return false;
   if (!graph.indexed.empty() && !takes_for_rows(graph, operands, row_invariant)) return false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].output && (!row_invariant[i] || is_packed(operands[i].dtype))) return false;
@@ -216,10 +219,10 @@ Size elements_of_last(const ScratchVector<Axis>& axes, std::size_t count) {
 // those that they go along. Wider vectors would make neighbouring threads read shared operands from
 // places so far apart that accesses are not coalesced.
 int choose_width(const ScratchVector<Axis>& reduced, std::span<const SizedOperand> operands,
-                 Backend backend) {
-  int narrowest = kVectorBits;
+                 const RowOperands& of_rows, Backend backend) {
+  int narrowest = of_rows.staged ? bits(*of_rows.staged) : kVectorBits;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (reduced.back().strides[i] == 0) continue;
+    if (reduced.back().strides[i] == 0 || !of_rows.loaded[i]) continue;
     narrowest = std::min(narrowest, bits(operands[i].dtype));
   }
   int width = backend == Backend::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
@@ -250,10 +253,12 @@ bool has_vectors(const SizedOperand& operand, std::size_t index, const ScratchVe
 // an odd number of elements have: GPUs then reduce them like any other row, in wide vectors
 // wherever they begin. The largest of (x + b) of 1,001 bf16 stood at 0.26 of a copy on an H200.
 bool has_narrow_vectors(const ScratchVector<Axis>& axes, std::span<const SizedOperand> operands,
-                        int width) {
+                        const RowOperands& of_rows, int width) {
   constexpr int kLeastBits = 64;
+  if (of_rows.staged && width * bits(*of_rows.staged) < kLeastBits) return true;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (axes.back().strides[i] != 0 && width * bits(operands[i].dtype) < kLeastBits) return true;
+    if (axes.back().strides[i] == 0 || !of_rows.loaded[i]) continue;
+    if (width * bits(operands[i].dtype) < kLeastBits) return true;
   }
   return false;
 }
@@ -417,7 +422,7 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
                                          const Sizes& shape, std::span<const SizedOperand> operands,
                                          const std::vector<bool>& row_invariant, Backend backend,
                                          bool tiles) {
-  if (!is_product(graph, space, shape, operands, row_invariant)) return std::nullopt;
+  if (!is_product(graph, space, shape, operands, row_invariant, backend)) return std::nullopt;
   const std::size_t weights = largest(operands, shape);
   ScratchVector<Axis> outer = axes_where(space, shape, operands, false);
   ScratchVector<Axis> reduced = axes_where(space, shape, operands, true);
@@ -434,7 +439,10 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
                         arranged.reduced.back().strides[i] != 0);
   }
   if (!packed && !shared) return std::nullopt;
-  const int width = choose_width(arranged.reduced, operands, backend);
+  const RowOperands of_rows =
+      row_operands(graph, operands, arranged.rows,
+                   std::span<const Axis>(arranged.reduced.data(), arranged.reduced.size()));
+  const int width = choose_width(arranged.reduced, operands, of_rows, backend);
   merge(arranged.reduced);
   // Where vectors end with an axis, the axes around it are groups.
   const bool ends_axes = arranged.reduced.back().size % width == 0;
@@ -462,7 +470,8 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   schedule.reduction.axes = static_cast<int>(count);
   schedule.width = width;
   schedule.products.vector_axes = static_cast<int>(vector_axes);
-  if (backend != Backend::host && !packed && has_narrow_vectors(axes, operands, schedule.width)) {
+  if (backend != Backend::host && !packed &&
+      has_narrow_vectors(axes, operands, of_rows, schedule.width)) {
     return std::nullopt;
   }
   schedule.products.lanes =
@@ -474,6 +483,11 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
     schedule.operands[i].repeats = repeated.operands[i];
   }
   const bool across = lies_across(axes, count, weights);
+  if (space.passes > 1 &&
+      (across ||
+       !can_have_prologue(graph, ProductValues(graph, schedule), operands, axes, schedule))) {
+    return std::nullopt;
+  }
   if (tiles && !across) choose_tiles(graph, operands, axes, layout);
   layout.units = layout.rows;
   layout.reduced = 1;
@@ -495,6 +509,7 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
       map_to_threads(layout, batches, backend, integers);
     }
   }
+  if (space.passes > 1) map_prologue(graph, layout);
 
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (has_vectors_across(schedule.operands[i], operands[i], i, axes, schedule)) {

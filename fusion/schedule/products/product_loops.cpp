@@ -63,6 +63,7 @@ class LoopPlanner : private ProductAxes {
     }
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
+      if (!nodes_.is_in_main(id)) continue;
       if (is_reduction(node.op)) {
         if (!adds(node) || compute_dtype(node.dtype) != DType::f32) return false;
       } else if (nodes_.scope(id).level == Level::element && !is_vector(id)) {
@@ -77,8 +78,8 @@ class LoopPlanner : private ProductAxes {
     if (methods_.needs_storage(static_cast<NodeId>(id))) return false;
     if (is_small(id)) return true;
     if (compute_dtype(node.dtype) != DType::f32) return false;
+    if (nodes_.is_vector(id)) return true;
     switch (node.op) {
-      case Op::input:
       case Op::add:
       case Op::sub:
       case Op::mul: return true;
@@ -100,7 +101,7 @@ class LoopPlanner : private ProductAxes {
 
   // Adding a product without rounding it first changes no bit of one that is exact.
   bool is_added(std::size_t id) const {
-    if (!loops_.in_vectors || !nodes_.is_exact_product(id)) return false;
+    if (!loops_.in_vectors || !nodes_.is_in_main(id) || !nodes_.is_exact_product(id)) return false;
     int uses = 0;
     bool added = false;
     for (const TypedNode& node : graph_.nodes) {

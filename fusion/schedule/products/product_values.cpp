@@ -5,6 +5,7 @@
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/infer/iota.hpp"
 #include "fusion/schedule/iota_operands.hpp"
+#include "fusion/schedule/products/prologue.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -20,7 +21,9 @@ bool has_whole_words(const Schedule& schedule, DType weights) {
 
 ProductValues::ProductValues(const TypedGraph& graph, const Schedule& schedule)
     : ProductAxes(schedule), graph_(graph) {
+  statistics_ = statistics_of(graph);
   find_scopes();
+  find_staged();
   find_products();
   find_forms();
   find_wanted();
@@ -78,7 +81,27 @@ void ProductValues::find_scopes() {
     std::ranges::for_each(node.inputs(), depends_on);
     const NodeId* place = node.op == Op::input ? graph_.place_of(false, node.payload) : nullptr;
     if (place != nullptr) depends_on(*place);
-    if (is_reduction(node.op)) scope = {Level::result, true, has_columns()};
+    if (statistics_[id]) {
+      scope.level = Level::row;
+    } else if (is_reduction(node.op)) {
+      scope = {Level::result, true, has_columns()};
+    }
+  }
+}
+
+// What the rows share, where it is made of statistics: the last values before rows differ, of which
+// there may be one.
+void ProductValues::find_staged() {
+  in_main_.assign(graph_.nodes.size(), true);
+  in_prologue_.assign(graph_.nodes.size(), false);
+  if (std::ranges::find(statistics_, true) == statistics_.end()) return;
+  staged_ = staged_vector(graph_, scopes_, statistics_);
+  if (!staged_) return;
+  in_prologue_[*staged_] = true;
+  in_main_ = live_but(graph_, graph_.roots(), *staged_);
+  for (std::size_t id = *staged_ + 1; id-- > 0;) {
+    if (!in_prologue_[id]) continue;
+    for (const NodeId operand : graph_.nodes[id].inputs()) in_prologue_[operand] = true;
   }
 }
 
@@ -91,8 +114,9 @@ void ProductValues::find_products() {
     in_sum_[id] = node.op == Op::mul && scopes_[id].level == Level::element && exact &&
                   is_floating(node.dtype);
   }
-  for (const TypedNode& node : graph_.nodes) {
-    if (adds(node)) continue;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (adds(node) && !statistics_[id]) continue;
     for (const NodeId operand : node.inputs()) in_sum_[operand] = false;
   }
 }
@@ -104,6 +128,7 @@ void ProductValues::find_forms() {
   find_integer_forms();
   if (in_integers_ || schedule_.backend == Backend::host) return;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (statistics_[id]) continue;
     auto form = product_form(graph_, static_cast<NodeId>(id), scopes_, in_tiles());
     if (!form || is_dequantised_at_once(*form)) continue;
     const int bits_at_once = schedule_.width * bits(graph_.nodes[form->weight].dtype);
@@ -149,6 +174,7 @@ void ProductValues::find_integer_forms() {
     const bool of_bits = graph_.nodes[id].op == Op::bitcast && scopes_[id].level == Level::group;
     if (schedule_.backend == Backend::host && of_bits) return;
   }
+  if (staged_) return;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!is_reduction(graph_.nodes[id].op)) continue;
     forms_[id] = integer_product_form(graph_, static_cast<NodeId>(id), scopes_);
@@ -159,7 +185,7 @@ void ProductValues::find_integer_forms() {
 
 NodeId ProductValues::tile_vector(NodeId sum) const {
   NodeId id = forms_[sum]->activation;
-  while (graph_.nodes[id].op == Op::promote) id = graph_.nodes[id].operands[0];
+  while (graph_.nodes[id].op == Op::promote && staged_ != id) id = graph_.nodes[id].operands[0];
   return id;
 }
 
@@ -167,7 +193,7 @@ std::optional<NodeId> ProductValues::second_tile_sum() const {
   std::optional<NodeId> last;
   std::size_t count = 0;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!is_reduction(graph_.nodes[id].op)) continue;
+    if (!is_reduction(graph_.nodes[id].op) || statistics_[id]) continue;
     last = static_cast<NodeId>(id);
     ++count;
   }
@@ -218,7 +244,7 @@ bool ProductValues::are_alike(NodeId a, NodeId b,
 std::optional<NodeId> ProductValues::tile_sum() const {
   std::optional<NodeId> sum;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!is_reduction(graph_.nodes[id].op)) continue;
+    if (!is_reduction(graph_.nodes[id].op) || statistics_[id]) continue;
     const std::optional<NodeId> second = second_tile_sum();
     if (!forms_[id] || (sum && !second)) return std::nullopt;
     if (sum) {
@@ -231,9 +257,10 @@ std::optional<NodeId> ProductValues::tile_sum() const {
     sum = static_cast<NodeId>(id);
   }
   if (!sum) return std::nullopt;
-  const TypedNode& x = graph_.nodes[tile_vector(*sum)];
-  const bool is_pair = x.dtype == DType::bf16 || x.dtype == DType::f16;
-  return x.op == Op::input && is_pair ? sum : std::nullopt;
+  const NodeId vector = tile_vector(*sum);
+  const DType dtype = staged_ == vector ? staged_dtype(graph_, vector) : graph_.nodes[vector].dtype;
+  const bool is_pair = dtype == DType::bf16 || dtype == DType::f16;
+  return is_vector(vector) && is_pair ? sum : std::nullopt;
 }
 
 void ProductValues::find_wanted() {
@@ -250,7 +277,7 @@ void ProductValues::find_wanted() {
     }
   }
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
-    if (!wanted_[id]) continue;
+    if (!wanted_[id] || staged_ == static_cast<NodeId>(id)) continue;
     for (const NodeId operand : graph_.nodes[id].inputs()) wanted_[operand] = true;
   }
 }
@@ -260,9 +287,10 @@ void ProductValues::find_fast_path() {
   bool scales = false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
+    if (!in_main_[id]) continue;
     if (is_reduction(node.op)) {
       fast_path_ = fast_path_ && adds(node) && compute_dtype(node.dtype) == DType::f32;
-    } else if (scopes_[id].level == Level::element && node.op != Op::input) {
+    } else if (scopes_[id].level == Level::element && !is_vector(id)) {
       const bool shows = node.op == Op::promote || node.op == Op::mul || node.op == Op::add ||
                          node.op == Op::sub || node.op == Op::neg;
       const bool rounds = is_narrow_float(node.dtype) && graph_.rounding == Rounding::each;

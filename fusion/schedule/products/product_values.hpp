@@ -64,20 +64,32 @@ class ProductValues : private ProductAxes {
   bool is_exact_product(std::size_t id) const;
   /// Whether a value is computed, of those with one for each element.
   bool is_wanted(std::size_t id) const { return wanted_[id]; }
+  /// The vector that every block computes before its rows, from statistics of vectors, and keeps in
+  /// shared memory; null if there is none.
+  const std::optional<NodeId>& staged() const { return staged_; }
+  /// Whether a node is such a statistic: a reduction of which another one is made.
+  bool is_statistic(std::size_t id) const { return statistics_[id]; }
+  /// Whether a node is computed before the rows, or with them. Some are both.
+  bool is_in_prologue(std::size_t id) const { return in_prologue_[id]; }
+  bool is_in_main(std::size_t id) const { return in_main_[id]; }
+  /// Whether a vector of a row is loaded: an argument, or what is staged.
+  bool is_vector(std::size_t id) const {
+    return graph_.nodes[id].op == Op::input || staged_ == static_cast<NodeId>(id);
+  }
   /// The form of a sum that is added up group by group, if it is.
   const std::optional<ProductForm>& form(std::size_t id) const { return forms_[id]; }
   bool has_forms() const;
   /// Whether every reduction adds integer products up (preamble/product_integers.h).
   bool in_integers() const { return in_integers_; }
   /// The only sum, or the first of two alike, if its terms are 8-bit or 4-bit weights times an
-  /// argument of 16-bit floats: what matrix instructions add up.
+  /// vector of 16-bit floats: what matrix instructions add up.
   std::optional<NodeId> tile_sum() const;
   /// The other sum, if there are two.
   std::optional<NodeId> second_tile_sum() const;
   /// What the two sums read of each row: operands of the first, and those of the second in their
   /// place.
   ScratchVector<std::pair<std::size_t, std::size_t>> paired_operands() const;
-  /// The argument of 16-bit floats of such a sum.
+  /// The vector of 16-bit floats of such a sum, an argument or staged.
   NodeId tile_vector(NodeId sum) const;
   /// Whether numbers that are not finite would show in every result, so that scaled()
   /// (preamble/products.h) may be used and results that are not finite be recomputed.
@@ -87,12 +99,13 @@ class ProductValues : private ProductAxes {
   void disable_fast_path(std::optional<NodeId> only = {});
   /// Whether a node is a reduction, and of those that are computed.
   bool is_summed(std::size_t id) const {
-    return is_reduction(graph_.nodes[id].op) && (!only_ || *only_ == id);
+    return is_reduction(graph_.nodes[id].op) && !statistics_[id] && (!only_ || *only_ == id);
   }
 
  private:
   std::size_t operand_of_iota(const TypedNode& iota) const;
   void find_scopes();
+  void find_staged();
   void find_products();
   void find_forms();
   void find_integer_forms();
@@ -105,6 +118,10 @@ class ProductValues : private ProductAxes {
 
   const TypedGraph& graph_;
   ScratchVector<Scope> scopes_;
+  ScratchVector<bool> statistics_;
+  std::optional<NodeId> staged_;
+  ScratchVector<bool> in_prologue_;
+  ScratchVector<bool> in_main_;
   ScratchVector<bool> in_sum_;
   ScratchVector<bool> wanted_;
   ScratchVector<std::optional<ProductForm>> forms_;

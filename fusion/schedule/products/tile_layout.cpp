@@ -178,7 +178,7 @@ void choose_tiles(const TypedGraph& graph, std::span<const SizedOperand> operand
   const std::optional<NodeId> sum = values.tile_sum();
   if (!sum) return;
   const std::size_t weights = values.operand_of(graph.nodes[values.form(*sum)->weight]);
-  const std::size_t vector = values.operand_of(graph.nodes[values.tile_vector(*sum)]);
+  const NodeId vector = values.tile_vector(*sum);
   // Rows of both sums are as far apart, so that they can take turns in a tile.
   for (const auto& [first, second] : values.paired_operands()) {
     const auto is_alike = [&, first = first, second = second](const MergedAxis& axis) {
@@ -193,9 +193,11 @@ void choose_tiles(const TypedGraph& graph, std::span<const SizedOperand> operand
       return alignment * 8 >= width * bits(operands[at].dtype);
     });
   };
-  if (!is_contiguous(reduced, weights) || !is_contiguous(reduced, vector) ||
-      trial.operands[weights].start || !is_aligned(vector, kChunk))
-    return;
+  if (!is_contiguous(reduced, weights) || trial.operands[weights].start) return;
+  if (values.staged() != vector) {  // what is staged is contiguous and aligned
+    const std::size_t x = values.operand_of(graph.nodes[vector]);
+    if (!is_contiguous(reduced, x) || !is_aligned(x, kChunk)) return;
+  }
   const auto has_tiles = [&] {
     layout.schedule.products.tiles.sums = values.second_tile_sum() ? 2 : 1;
     mark_before_pdl_wait(graph, values, *values.form(*sum), layout.schedule);

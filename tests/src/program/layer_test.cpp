@@ -110,6 +110,25 @@ TEST(Layers, TakeEightKernels) {
   }
 }
 
+// Products compute the norms themselves where a block of an NVIDIA GPU takes many rows: of one
+// sequence and weights of four bits.
+TEST(Layers, TakeSixKernelsWhereBlocksComputeNorms) {
+  for (const DType activations : {DType::bf16, DType::f16}) {
+    const Layer layer{1, 1024, activations, true};
+    const std::string text = layer_text(layer);
+    const Definition definition{"layer", fusion::parse(text), Options(), text};
+    CallTypes types = layer_types(definition.graph, layer);
+    types.target = "sm_90";
+    const ProgramPlan plan = plan_program(definition, types);
+    EXPECT_EQ(plan.info.kernels.size(), 6U);
+    const auto count = static_cast<std::uint64_t>(
+        std::ranges::count_if(plan.info.kernels, [](const ProgramKernel& kernel) {
+          return kernel.reason.find("every block computes") != std::string::npos;
+        }));
+    EXPECT_EQ(count, 2U);
+  }
+}
+
 // However it is written: sizes decide nothing.
 TEST(Layers, TakeAsManyKernelsInEveryWriting) {
   for (const testing::LayerWriting& writing : testing::layer_writings()) {
