@@ -351,88 +351,34 @@ KILN_FN Gathered<T, Lanes> gathered(Packed<const T, Offset> row, Index first, co
 }
 
 #if !KILN_HOST
-
-// The elements of all rows of a thread, where rows are side by side in memory: a line has one
-// element of each, and `lines[row][lane]` is what a vector of that row has in a lane.
-template <class T, int Lanes, int Rows, bool InWords = (sizeof(T) <= 2 && !is_same<T, b8>())>
-struct RowLines {
-  Vec<T, Rows> line[Lanes];
-  struct Row {
-    const RowLines& lines;
-    int row;
-    __device__ __forceinline__ T operator[](int lane) const { return lines.line[lane].lane[row]; }
-  };
-  template <int Align>
-  __device__ __forceinline__ void load(int lane, const void* from) {
-    copy_bytes<Vec<T, Rows>::kBytes, Align>(line[lane].lane, from);
+// The same of all rows of a thread, where these are side by side: `rows` each have their elements
+// [first, first + Lanes), each `place(element)` elements from the first row's beginning.
+template <int Align, class T, int Lanes, int Rows, class Index, class Place>
+KILN_FN void gather_rows(Gathered<T, Lanes> (&rows)[Rows], const T* from, Index first,
+                         const Place& place) {
+  KILN_EACH(i, Lanes) {
+    Vec<T, Rows> line;
+    copy_bytes<Vec<T, Rows>::kBytes, Align>(line.lane, from + place(first + Index(i)));
+    KILN_EACH(r, Rows) rows[r].of[i] = line.lane[r];
   }
-  __device__ __forceinline__ Row operator[](int row) const { return {*this, row}; }
-};
-template <class T, int Lanes, int Rows>
-struct RowLines<T, Lanes, Rows, true> {
-  enum : int {
-    kIn = 32 / lane_bits<T>(),
-    kWords = (Rows + kIn - 1) / kIn,
-    kBytes = Rows * lane_bits<T>() / 8,
-  };
-  struct Line {
-    alignas(kWords % 4 == 0 ? 16 : 4 * kWords) u32 word[kWords];
-  };
-  Line line[Lanes];
-  struct Row {
-    const RowLines& lines;
-    int row;
-    __device__ __forceinline__ InWord<T> operator[](int lane) const {
-      return {lines.line[lane].word[row / kIn], row % kIn};
-    }
-  };
-  template <int Align>
-  __device__ __forceinline__ void load(int lane, const void* from) {
-    if constexpr (kBytes % 4 == 0) {
-      copy_bytes<kBytes, Align>(line[lane].word, from);
-    } else {
-      Vec<u8, kBytes> part;
-      copy_bytes<kBytes, Align>(part.lane, from);
-      u32 word = part.lane[0];
-      if constexpr (kBytes == 2) word |= u32(part.lane[1]) << 8;
-      line[lane].word[0] = word;
-    }
+}
+template <int Align, class T, int Lanes, int Rows, class Offset, class Index, class Place>
+KILN_FN void gather_rows(Gathered<T, Lanes> (&rows)[Rows], Packed<const T, Offset> from,
+                         Index first, const Place& place) {
+  Vec<T, Rows / 2> line[Lanes];
+  KILN_EACH(i, Lanes) {
+    const Offset at = from.element + Offset(place(first + Index(i)));
+    copy_bytes<Rows / 2, Align>(line[i].lane, from.data + (at >> 1));
   }
-  __device__ __forceinline__ Row operator[](int row) const { return {*this, row}; }
-};
-
-template <class T, class Place>
-KILN_FN const T* line_at(const T* from, Place element) {
-  return from + element;
-}
-template <class T, class Offset, class Place>
-KILN_FN const T* line_at(Packed<const T, Offset> from, Place element) {
-  return from.data + ((from.element + Offset(element)) >> 1);
-}
-// The elements [first, first + Lanes), each `place(element)` elements from the first row's
-// beginning.
-template <class T, int Lanes, int Rows, int Align, class From, class Index, class Place>
-KILN_FN RowLines<T, Lanes, Rows> lines_of(From from, Index first, const Place& place) {
-  RowLines<T, Lanes, Rows> result;
-  KILN_EACH(i, Lanes) { result.template load<Align>(i, line_at(from, place(first + Index(i)))); }
-  return result;
-}
-// The same as vectors of rows.
-template <class T, int Lanes, int Rows>
-KILN_FN void gather_rows(Gathered<T, Lanes> (&rows)[Rows], const RowLines<T, Lanes, Rows>& lines) {
-  KILN_EACH(r, Rows) {
-    KILN_EACH(i, int(rows[r].kUnits)) {
-      if constexpr (is_packed<T>()) {
-        const u8 low = as_stored(lines[r][2 * i]).bits;
-        const u8 high = 2 * i + 1 < Lanes ? as_stored(lines[r][(2 * i + 1) % Lanes]).bits : 0;
-        rows[r].of[i] = T{u8(low | high << 4)};
-      } else {
-        rows[r].of[i] = as_stored(lines[r][i]);
-      }
+  KILN_EACH(i, int(rows[0].kUnits)) {
+    KILN_EACH(r, Rows) {
+      const u32 low = u32(line[2 * i].lane[r / 2].bits) >> r % 2 * 4;
+      const u32 high =
+          2 * i + 1 < Lanes ? u32(line[(2 * i + 1) % Lanes].lane[r / 2].bits) >> r % 2 * 4 : 0;
+      rows[r].of[i] = T{u8((low & 15) | (high & 15) << 4)};
     }
   }
 }
-
 #endif
 
 template <int Count>

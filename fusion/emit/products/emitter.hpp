@@ -95,7 +95,6 @@ class ProductEmitter : private ProductAxes {
   int gathered_run(std::size_t i, int width) const;
   std::string gathered(std::size_t i, int width, const std::string& first) const;
   std::string gathered_from(std::size_t i, const std::string& row) const;
-  std::string lines_of_rows(std::size_t i, int width, const std::string& first) const;
   std::vector<std::string> gather(std::size_t i, int width, const std::string& first,
                                   const Scope& scope) const;
   std::string gathered_row(std::size_t i, const Scope& scope) const;

@@ -233,11 +233,7 @@ void ProductEmitter::load(std::size_t i, int depth, int width, const std::string
                            : simd        ? fmt::format("VectorsOf<{}>", stored)
                                          : fmt::format("LanesOf<{}, {}>", stored, width);
   const Scope scope = loaded_scope(i);
-  if (is_across(i) && !host()) {
-    out_.line(depth, "const auto {}_lanes = {};", operand.name, lines_of_rows(i, width, first));
-    return;
-  }
-  if (is_gathered(i) && !is_across(i)) {
+  if (is_gathered(i) && !(is_across(i) && host())) {
     for (const std::string& line : gather(i, width, first, scope)) out_.line(depth, "{}", line);
   }
   const std::string from = is_gathered(i) ? gathered_row(i, scope) : row_and_first(i, first);

@@ -142,21 +142,14 @@ std::vector<std::string> ProductEmitter::gather(std::size_t i, int width, const 
   }
   if (is_across(i)) {
     return {fmt::format("{}{};", type, extents(scope)),
-            fmt::format("gather_rows({}_near, {});", operand.name, lines_of_rows(i, width, first))};
+            fmt::format("gather_rows<{}>({}_near, {}, {}({}), {}_place);",
+                        schedule_.operands[i].alignment, operand.name,
+                        gathered_from(i, operand.name + "_row[0]"), index_, first, operand.name)};
   }
   const std::string text = gathered(i, width, first);
   if (extents(scope).empty()) return {fmt::format("const {} = {};", type, text)};
   return {fmt::format("{}{};", type, extents(scope)),
           fmt::format("{}{}_near{} = {};", loops(scope), operand.name, indices(scope), text)};
-}
-
-// The text that loads a vector of the current group from `first` on, of all rows at once.
-std::string ProductEmitter::lines_of_rows(std::size_t i, int width,
-                                          const std::string& first) const {
-  const OperandText& operand = operands_[i];
-  return fmt::format("lines_of<{}, {}, {}, {}>({}, {}({}), {}_place)", storage_type(operand.dtype),
-                     width, loops_.rows, schedule_.operands[i].alignment,
-                     gathered_from(i, operand.name + "_row[0]"), index_, first, operand.name);
 }
 
 // What has been gathered, as functions that load take it.
@@ -277,8 +270,8 @@ void ProductEmitter::lane_of(std::size_t id, std::size_t i) {
       loops_.in_vectors ? lane : fmt::format("to<{}>({})", compute_type(operand.dtype), lane);
   if (is_integer(operand.dtype) && bits(operand.dtype) <= 8) {
     const int width = whole ? schedule_.width : products_.lanes;
-    const bool in_words = is_across(i) || width * bits(operand.dtype) % 32 == 0;
-    const bool liftable = (operand.dtype == DType::u4 || operand.dtype == DType::u8) && in_words;
+    const bool liftable = (operand.dtype == DType::u4 || operand.dtype == DType::u8) &&
+                          width * bits(operand.dtype) % 32 == 0;
     lanes_[id] = {lane, liftable};
   }
 }
