@@ -494,9 +494,8 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
     schedule.operands[i].repeats = repeated.operands[i];
   }
   const bool across = lies_across(axes, count, weights);
-  if (space.passes > 1 &&
-      (across ||
-       !can_have_prologue(graph, ProductValues(graph, schedule), operands, axes, schedule))) {
+  if (space.passes > 1 && (across || !can_have_prologue(graph, ProductValues(graph, schedule),
+                                                        operands, axes, schedule))) {
     return std::nullopt;
   }
   if (tiles && !across) choose_tiles(graph, operands, axes, layout);
