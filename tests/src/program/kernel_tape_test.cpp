@@ -419,7 +419,7 @@ TEST(KernelTapes, OfLengthsThatGrowAreFew) {
       }
       for (const char* const target : kTargets) {
         const std::size_t count = tapes[target].size();
-        if (later[target] <= calls / 8 && count <= 100) continue;
+        if (later[target] <= calls / 7 && count <= 100) continue;
         many += fmt::format("{} for {}: {}, {} of them for the last {} calls\n", program.text,
                             target, count, later[target], calls);
       }
