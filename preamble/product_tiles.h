@@ -5,10 +5,10 @@
 // The instruction may truncate its terms to 24 bits below the largest of them (Fasi, Higham,
 // Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021): with sixteen
 // products its error is at most 34 u times the sum of their sizes, u being half a unit in the last
-// place of 1. Each of w threads adds W / 4 of them for each of its vectors of W elements, scales
-// that and adds it to its sum. So a sum of n elements has an error of at most (8.5 W + n / (W w) +
-// log2(w) + 1) u times the sum of the sizes of its terms, and three times that where weights have a
-// bias or a zero point (products.h).
+// place of 1. A step of four vectors of W elements is W / 4 of them, whose sum is scaled. Sums of
+// steps are added up in the order of tiling.h. So a sum of n elements has an error of at most
+// (8.5 W + n / (1024 W) + 10) u times the sum of the sizes of its terms, and three times that where
+// weights have a bias or a zero point (products.h).
 #pragma once
 
 #include "copies.h"
@@ -94,28 +94,93 @@ KILN_FN StepVector<Tiles> smem_step(const Chunk<16>* x) {
   return result;
 }
 
+// A vector of x, from where it begins.
 template <class Tiles>
-KILN_FN StepVector<Tiles> global_step(bool wanted, const typename Tiles::X* x) {
+KILN_FN StepVector<Tiles> loaded_vector(const typename Tiles::X* x, u32 vector) {
+  StepVector<Tiles> result;
+  const Chunk<16>* const from = (const Chunk<16>*)(x + vector * Tiles::kLanes);
+  KILN_EACH(i, Tiles::kChunks) result.chunk[i] = from[i];
+  return result;
+}
+// The same of elements that lie anywhere, which a function gathers.
+template <class Tiles, class Gather>
+KILN_FN StepVector<Tiles> loaded_vector(const Gather& gather, u32 vector) {
+  StepVector<Tiles> result;
+  const auto near = gather(vector);
+  KILN_EACH(i, Tiles::kChunks) result.chunk[i] = ((const Chunk<16>*)near.of)[i];
+  return result;
+}
+template <class Tiles, class From>
+KILN_FN StepVector<Tiles> global_step(bool there, const From& x, u32 vector) {
   StepVector<Tiles> result = {};
-  if (wanted) {
-    KILN_EACH(i, Tiles::kChunks) result.chunk[i] = ((const Chunk<16>*)x)[i];
-  }
+  if (there) result = loaded_vector<Tiles>(x, vector);
   KILN_EACH(i, Tiles::kChunks) result.chunk[i] = in_order<Tiles>(result.chunk[i]);
   return result;
 }
 
-// The sums of x of a step.
+// Vectors of a row of weights from one of them on.
+template <class Words>
+struct RowWords {
+  const u8* from;
+  __device__ __forceinline__ Words at(int vector) const {
+    return load_once<Words>(from + vector * int(sizeof(Words)));
+  }
+};
+template <class Words, class Gather>
+struct GatheredWords {
+  Gather gather;
+  u32 first;
+  __device__ __forceinline__ Words at(int vector) const {
+    Words words;
+    const auto near = gather(first + u32(vector));
+    KILN_EACH(i, int(sizeof(Words)) / 4) words.word[i] = ((const u32*)near.of)[i];
+    return words;
+  }
+};
+template <class Words, class T>
+KILN_FN RowWords<Words> words_from(const T* row, u32 first) {
+  return {(const u8*)row + first * u32(sizeof(Words))};
+}
+template <class Words, class Gather>
+KILN_FN GatheredWords<Words, Gather> words_from(const Gather& row, u32 first) {
+  return {row, first};
+}
+
+// The sums of x of a step, the same in all rows. Two chains of instructions take half as long as
+// one.
 template <class Tiles>
 KILN_FN TileSums sum_step(const StepVector<Tiles>& x) {
   constexpr u32 kOnes = PairFormat<typename Tiles::X>::kOne * 0x00010001u;
-  TileSums sums = {};
+  TileSums sums[2] = {};
   KILN_EACH(i, Tiles::kChunks) {
     KILN_EACH(half, 2) {
-      multiply_tile<typename Tiles::X>(sums, kOnes, kOnes, kOnes, kOnes, x.chunk[i].word[2 * half],
-                                       x.chunk[i].word[2 * half + 1]);
+      multiply_tile<typename Tiles::X>(sums[half], kOnes, kOnes, kOnes, kOnes,
+                                       x.chunk[i].word[2 * half], x.chunk[i].word[2 * half + 1]);
     }
   }
-  return sums;
+  KILN_EACH(k, 2) sums[0].of[k] += sums[1].of[k];
+  return sums[0];
+}
+
+// Those of x that is staged: the instruction's columns are neighbouring steps of neighbouring x.
+// All threads of the block call it.
+template <class Tiles>
+KILN_FN void sum_staged(TileMemory<Tiles>& memory) {
+  constexpr int kSums = Tiles::kSets * Tiles::kSteps * Tiles::kColumns;
+  constexpr int kEach = (kSums + Tiles::kWaves * 8 - 1) / (Tiles::kWaves * 8);
+  f32* const to = &memory.sum[0][0];
+  KILN_EACH(i, kEach) {
+    const int first = (i * Tiles::kWaves + int(threadIdx.x) / 32) * 8;
+    if (kSums % (Tiles::kWaves * 8) != 0 && first >= kSums) break;
+    const int own = first + Tiles::row() < kSums ? first + Tiles::row() : kSums - 1;
+    const int place = own / Tiles::kColumns * Tiles::kStepChunks + own % Tiles::kColumns * 4;
+    const TileSums sums =
+        sum_step<Tiles>(smem_step<Tiles>((const Chunk<16>*)memory.x + place + Tiles::thread()));
+    KILN_EACH(k, 2) {
+      const int n = first + Tiles::thread() * 2 + k;
+      if (Tiles::row() == 0 && n < kSums) to[n] = sums.of[k];
+    }
+  }
 }
 
 // The sums of (weight - zero point) x of a step, in units of weight_unit().
@@ -164,25 +229,76 @@ KILN_FN TileFactors tile_factors(TileGroup group, f32& zero_point) {
   }
 }
 
+// A set of the rows of a tile, or a wave's part of them, in chunks of 16 bytes. They are swizzled
+// by row, so that threads of neighbouring rows meet no bank conflict.
+template <class Tiles>
+struct StagedWeights {
+  enum : int {
+    kVectorBytes = Tiles::kLanes * lane_bits<typename Tiles::T>() / 8,
+    kStepChunks = 4 * kVectorBytes / 16,
+    kRowChunks = Tiles::kSteps * kStepChunks,
+  };
+  Chunk<16> chunk[16][kRowChunks];
+  static __device__ __forceinline__ int chunk_index(int row, int chunk) {
+    return chunk ^ (row * kStepChunks & 7 & (kRowChunks - 1));
+  }
+};
+
+// Copies a set of the rows of a tile. Past the end of a row it repeats the last chunk.
+template <class Tiles, class Weights>
+KILN_FN void stage_set(StagedWeights<Tiles>& to, u32 tile, u32 set, u32 vectors, u32 row_count,
+                       const Weights& weights_of) {
+  using Set = StagedWeights<Tiles>;
+  const u32 last = vectors * Set::kVectorBytes / 16 - 1;
+  KILN_EACH(r, 2) {
+    const int own = Tiles::row() + r * 8;
+    const u8* const from = (const u8*)weights_of(row_or_last(tile * 16 + own, row_count));
+    KILN_EACH(i, Set::kRowChunks / 4) {
+      const int chunk = i * 4 + Tiles::thread();
+      const u32 at = set * Set::kRowChunks + chunk;
+      copy_chunk(&to.chunk[own][Set::chunk_index(own, chunk)],
+                 from + (Tiles::kWhole || at < last ? at : last) * 16);
+    }
+  }
+}
+
+// The words of a thread of a staged step, of row g or g + 8.
+template <class Tiles>
+KILN_FN TileWords<Tiles> staged_words(const StagedWeights<Tiles>& set, int step, int row) {
+  using Set = StagedWeights<Tiles>;
+  const int first = Tiles::thread() * Set::kVectorBytes;
+  const int chunk = Set::chunk_index(row, step * Set::kStepChunks + first / 16);
+  const u8* const from = (const u8*)&set.chunk[row][chunk] + first % 16;
+  return *(const TileWords<Tiles>*)__builtin_assume_aligned(from, Set::kVectorBytes);
+}
+
 // What a wave loads at a time.
 template <class Tiles>
 struct TileSet {
   TileWords<Tiles> words[Tiles::kSteps][2];
-  TileGroup groups[2][Tiles::kOwnSteps][Tiles::kOwnGroups];
+  TileGroup groups[2][Tiles::kGroupSteps];
 };
 
-// Combines what the waves have left in shared memory to the results of a tile.
+// What a step gives: the sums of (weight - zero point) x and of x, scaled.
+template <class Tiles>
+KILN_FN f32 value_of_step(f32 sum, f32 sum_of_x, const TileFactors& factors) {
+  if constexpr (Tiles::kHasOffset) return fma(sum, factors.scale, sum_of_x * factors.offset);
+  return sum * factors.scale;
+}
+
+// Combines what the waves have left in shared memory to the results of a tile. Adding 0 makes a
+// result of -0 +0, be there steps past the end of a row or not.
 template <class Tiles, class Again, class Store>
-KILN_FN void combine_waves(TileMemory<Tiles>& memory, u32 round, u32 tile, const Again& recompute,
-                           const Store& store_of) {
-  const f32(&partial)[Tiles::kWaves][16 * Tiles::kColumns] = memory.wave[round % 2];
+KILN_FN void combine_slots_of_tile(TileMemory<Tiles>& memory, u32 round, u32 tile,
+                                   const Again& recompute, const Store& store_of) {
+  const f32(&partial)[Tiles::kSlots][16 * Tiles::kColumns] = memory.slot[round % Tiles::kRounds];
   const u32 i = (threadIdx.x + round * 32) % Tiles::kThreads;
   const bool has_result = i < 16 * Tiles::kColumns;
   f32 result = 0.0f;
   if (has_result) {
-    Lanes<f32, Tiles::kWaves> waves;
-    KILN_EACH(w, Tiles::kWaves) waves[w] = partial[w][i];
-    result = fold<Sum, Tiles::kWaves>(waves);
+    f32 slots[Tiles::kSlots];
+    KILN_EACH(slot, Tiles::kSlots) slots[slot] = partial[slot][i];
+    result = sum_of_neighbours(slots) + 0.0f;
     memory.result[i] = result;
   }
   if (!__syncthreads_and(isfinite(result))) {
@@ -201,8 +317,10 @@ KILN_FN void combine_waves(TileMemory<Tiles>& memory, u32 round, u32 tile, const
 }
 
 // Multiplies the rows of weights of a block's tiles by the vectors x. `weights_of(row)` and
-// `vector_of(column)` are where they begin, `group_of(row, group)` has the numbers of a group. The
-// block's tiles are `tile`, `tile + tile_stride`, ...; without kPrefetch it has one. Where a result
+// `vector_of(column)` are where they begin, or functions that gather a vector of them, which x that
+// is kept in shared memory has not; `group_of(row, group)` has the numbers of a group. The
+// block's tiles are `tile`, `tile + tile_stride`, ...; without kPrefetch it has one. `staged` has
+// room for two sets of each wave, with kStaged. Where a result
 // of a tile is not finite, `recompute(tile)` replaces such rows; `store_of(row, column, result)`
 // takes each result. Where kSums is 2, rows are those of both sums in turn, and
 // `store_of(row, column, result, second)` takes a row's two results. `weights_first`: kernels that
@@ -210,29 +328,29 @@ KILN_FN void combine_waves(TileMemory<Tiles>& memory, u32 round, u32 tile, const
 // they end. `prologue` (prologue.h) computes x.
 template <class Tiles, class Weights, class Vector, class Line, class Again, class Store,
           class Prologue = NoPrologue>
-KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u32 tile,
-                       u32 tile_stride, bool weights_first, const Weights& weights_of,
+KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors, u32 row_count,
+                       u32 tile, u32 tile_stride, bool weights_first, const Weights& weights_of,
                        const Vector& vector_of, const Line& group_of, const Again& recompute,
                        const Store& store_of, const Prologue& prologue = {}) {
   using T = typename Tiles::T;
   using X = typename Tiles::X;
   constexpr int kSteps = Tiles::kSteps;
-  constexpr int kSets = Tiles::kSets;
   constexpr int kOwnSteps = Tiles::kOwnSteps;
-  constexpr int kOwnGroups = Tiles::kOwnGroups;
-  constexpr int kVectorBytes = Tiles::kLanes * lane_bits<T>() / 8;
+  constexpr int kGroupSteps = Tiles::kGroupSteps;
   const int t = Tiles::thread();
+  const int first_thread = int(threadIdx.x) % 32 - t;  // of this row
   const u32 wave = threadIdx.x / 32;
+  const bool has_sets = Tiles::kSlots >= Tiles::kWaves || wave < Tiles::kSlots;
+  const SetPlace<Tiles> first = {wave, wave, 0};
 
   const auto load_words = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
     KILN_EACH(r, 2) {
       const u32 row = row_or_last(of_tile * 16 + Tiles::row() + r * 8, row_count);
-      const u8* const from = (const u8*)weights_of(row) + (set * (kSteps * 4) + t) * kVectorBytes;
+      const auto from = words_from<TileWords<Tiles>>(weights_of(row), set * (kSteps * 4) + t);
       KILN_EACH(step, kSteps) {
         const u32 at = (set * kSteps + step) * 4 + t;
         const int over = Tiles::kWhole || at < vectors ? 0 : int(at - (vectors - 1));
-        loaded.words[step][r] =
-            load_once<TileWords<Tiles>>(from + (step * 4 - over) * kVectorBytes);
+        loaded.words[step][r] = from.at(step * 4 - over);
       }
     }
   };
@@ -241,16 +359,19 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
   const auto load_groups = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
     KILN_EACH(r, 2) {
       const u32 row = row_or_last(of_tile * 16 + Tiles::row() + r * 8, row_count);
-      KILN_EACH(i, kOwnSteps) KILN_EACH(k, kOwnGroups) {
-        const u32 step = set * kSteps + Tiles::first_step() + i;
-        const int group = Tiles::group_of_column(Tiles::first_column() + k);
-        loaded.groups[r][i][k] = group_of(row, Tiles::group_of_step(step, group, vectors));
+      KILN_EACH(i, kGroupSteps) {
+        const u32 step = set * kSteps + t * kGroupSteps % kSteps + i;
+        loaded.groups[r][i] = group_of(row, Tiles::group_of_step(step, vectors));
       }
     }
   };
+  // One set is multiplied while the next one is copied.
+  using Set = StagedWeights<Tiles>;
+  Set* const own_sets = (Set*)staged + wave * 2;
+  u32 taken = 0;
   const auto load_set = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
     load_groups(loaded, of_tile, set);
-    load_words(loaded, of_tile, set);
+    if constexpr (!Tiles::kStaged) load_words(loaded, of_tile, set);
   };
   TileSet<Tiles> now;
   prologue.load_early();
@@ -258,75 +379,91 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
     await_prerequisites();
     prologue.load();
   }
-  if (kSets >= Tiles::kWaves || wave < kSets) load_set(now, tile, wave);
+  if (has_sets) load_set(now, tile, first.set());
+  if constexpr (Tiles::kStaged) {
+    if (has_sets) stage_set(own_sets[0], tile, first.set(), vectors, row_count, weights_of);
+    commit_copies();
+  }
   if (weights_first) {
     await_prerequisites();
     prologue.load();
   }
   prologue.finish();
 
-  // The column whose x this thread has, if the column is of the same group as this thread's
-  // vectors.
-  const int column = Tiles::row() % Tiles::kUsed;
-  const int own_group = t / Tiles::kVectorsPerGroup;
-  const bool wanted = Tiles::group_of_column(column) == own_group;
-  const int place = Tiles::vector_of_column(column) * 4 + t;
-  const X* x = nullptr;
+  // The column whose x this thread has.
+  const int column = Tiles::vector_of_column(Tiles::row() % Tiles::kUsed);
+  const auto x = vector_of(u32(column));
   if constexpr (Tiles::kXInSmem) {
     stage_vectors(memory, vector_of, vectors);
-  } else {
-    x = vector_of(u32(Tiles::vector_of_column(column)));
+    __syncthreads();
+    if constexpr (Tiles::kHasOffset) {
+      sum_staged(memory);
+      __syncthreads();
+    }
   }
-  // Which thread has the zero point of that group.
-  const int owner = int(threadIdx.x) % 32 / 4 * 4 + Tiles::owner_of_group(own_group);
-  const u32 pick = kOwnGroups == 2 && own_group % 2 == 1 ? 0x3232u : 0x1010u;
 
   const u32 tiles = (row_count + 15) / 16;
   for (u32 round = 0; round == 0 || (Tiles::kPrefetch && tile < tiles);
        tile += tile_stride, ++round) {
-    f32 sum[2][Tiles::kOwnVectors] = {};
-    _Pragma("unroll 1") for (int turn = 0; turn < Tiles::kTurns; ++turn) {
-      const u32 set = turn * Tiles::kWaves + wave;
-      if (kSets % Tiles::kWaves != 0 && set >= kSets) break;
+    f32(&partial)[Tiles::kSlots][16 * Tiles::kColumns] = memory.slot[round % Tiles::kRounds];
+    RunSums<Tiles> all[2][Tiles::kOwnVectors];
+    SetPlace<Tiles> place = first;
+    _Pragma("unroll 1") for (bool more = has_sets; more;) {
+      const u32 set = place.set();
       TileSet<Tiles> next;
-      const bool last = Tiles::kTurns == 1 || set + Tiles::kWaves >= kSets;
-      const u32 next_set = last ? wave : set + Tiles::kWaves;
+      const bool last = place.is_last();
+      const SetPlace<Tiles> next_place = last ? first : place.next();
       const u32 next_tile = last ? tile + tile_stride : tile;
-      if constexpr (Tiles::kPrefetch) {
-        load_groups(next, next_tile, next_set);
-        if (next_tile < tiles) load_words(next, next_tile, next_set);
-      }
-      TileFactors factors[2][kOwnSteps][kOwnGroups];
-      u32 terms[2][kOwnSteps];
-      KILN_EACH(r, 2) KILN_EACH(i, kOwnSteps) {
-        f32 term[2] = {};
-        KILN_EACH(k, kOwnGroups) {
-          f32 zero_point;
-          factors[r][i][k] = tile_factors<Tiles>(now.groups[r][i][k], zero_point);
-          term[k] = zero_point_term<X, T>(zero_point);
+      const Set& copied = own_sets[taken % 2];
+      if constexpr (Tiles::kStaged) {
+        ++taken;
+        if (Tiles::kPrefetch ? next_tile < tiles : !last) {
+          stage_set(own_sets[taken % 2], next_tile, next_place.set(), vectors, row_count,
+                    weights_of);
         }
-        terms[r][i] = exact_pair<X>(term[0], term[1]);
+        commit_copies();
+      }
+      if constexpr (Tiles::kPrefetch) {
+        load_groups(next, next_tile, next_place.set());
+        if constexpr (!Tiles::kStaged) {
+          if (next_tile < tiles) load_words(next, next_tile, next_place.set());
+        }
+      }
+      TileFactors factors[2][kGroupSteps];
+      u32 terms[2][kGroupSteps];
+      KILN_EACH(r, 2) KILN_EACH(i, kGroupSteps) {
+        f32 zero_point;
+        factors[r][i] = tile_factors<Tiles>(now.groups[r][i], zero_point);
+        const f32 term = zero_point_term<X, T>(zero_point);
+        terms[r][i] = exact_pair<X>(term, term);
+      }
+      if constexpr (Tiles::kStaged) {
+        wait_copy_groups<1>();
+        __syncwarp();
       }
       TileSums own[kOwnSteps];
-      TileSums shared[kOwnSteps];
-      const Chunk<16>* const placed =
-          (const Chunk<16>*)memory.x + (wanted ? set * Tiles::kSetChunks : Tiles::kZeros) + place;
+      TileSums of_x[kOwnSteps] = {};
       KILN_EACH(step, kSteps) {
         StepVector<Tiles> of_step;
         if constexpr (Tiles::kXInSmem) {
-          of_step = smem_step<Tiles>(placed + step * Tiles::kStepChunks);
+          of_step = smem_step<Tiles>((const Chunk<16>*)memory.x + set * Tiles::kSetChunks +
+                                     step * Tiles::kStepChunks + column * 4 + t);
         } else {
           const u32 at = (set * kSteps + step) * 4 + t;
-          of_step =
-              global_step<Tiles>(wanted && (Tiles::kWhole || at < vectors), x + at * Tiles::kLanes);
+          of_step = global_step<Tiles>(Tiles::kWhole || at < vectors, x, at);
         }
         PairTerms of_rows;
         KILN_EACH(r, 2) {
-          u32 term = terms[r][step % kOwnSteps];
+          u32 term = terms[r][step % kGroupSteps];
           if constexpr (Tiles::kHasOffset) {
-            term = __shfl_sync(0xffffffffu, term, owner + step / kOwnSteps * Tiles::kColumnThreads);
+            term = __shfl_sync(0xffffffffu, term, first_thread + step / kGroupSteps);
           }
-          of_rows.of[r] = zero_point_terms<X, T>(__byte_perm(term, 0, pick));
+          of_rows.of[r] = zero_point_terms<X, T>(term);
+        }
+        if constexpr (Tiles::kStaged) {
+          KILN_EACH(r, 2) {
+            now.words[step][r] = staged_words<Tiles>(copied, step, Tiles::row() + r * 8);
+          }
         }
         const TileSums sums = multiply_step<Tiles>(now.words[step], of_rows, of_step);
         // Only the threads with columns of these steps keep the sums.
@@ -335,46 +472,55 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
           own[step % kOwnSteps].of[i] = kept ? sums.of[i] : own[step % kOwnSteps].of[i];
         }
         if constexpr (Tiles::kHasOffset && !Tiles::kXInSmem) {
-          const TileSums of_x = sum_step<Tiles>(of_step);
+          const TileSums all_x = sum_step<Tiles>(of_step);
           KILN_EACH(i, 2) {
-            shared[step % kOwnSteps].of[i] = kept ? of_x.of[i] : shared[step % kOwnSteps].of[i];
+            of_x[step % kOwnSteps].of[i] = kept ? all_x.of[i] : of_x[step % kOwnSteps].of[i];
           }
         }
       }
-      KILN_EACH(i, kOwnSteps) {
-        if constexpr (Tiles::kHasOffset && Tiles::kXInSmem) {
-          KILN_EACH(k, 2) {
-            const int n = Tiles::first_column() + k;
-            shared[i].of[k] = memory.sum[set * kSteps + Tiles::first_step() + i]
-                                        [Tiles::group_of_column(n)][Tiles::vector_of_column(n)];
-          }
+      if constexpr (Tiles::kHasOffset && Tiles::kXInSmem) {
+        KILN_EACH(i, kOwnSteps) KILN_EACH(k, Tiles::kOwnVectors) {
+          of_x[i].of[k] = memory.sum[set * kSteps + Tiles::first_step() + i]
+                                    [Tiles::vector_of_column(Tiles::first_column() + k)];
         }
-        KILN_EACH(r, 2) KILN_EACH(k, Tiles::kTerms) {
-          const TileFactors& group = factors[r][i][Tiles::kByGroups ? k : 0];
-          f32& all = sum[r][Tiles::kByGroups ? 0 : k];
-          all = fma(own[i].of[r * 2 + k], group.scale, all);
-          if constexpr (Tiles::kHasOffset) all = fma(shared[i].of[k], group.offset, all);
+      }
+      TileFactors own_factors[2][kOwnSteps];
+      KILN_EACH(r, 2) KILN_EACH(i, kOwnSteps) {
+        own_factors[r][i] = factors[r][i % kGroupSteps];
+        if constexpr (Tiles::kColumnThreads > 1) {
+          const int owner = first_thread + (Tiles::first_step() + i) / kGroupSteps;
+          f32& scale = own_factors[r][i].scale;
+          f32& offset = own_factors[r][i].offset;
+          scale = __shfl_sync(0xffffffffu, scale, owner);
+          if constexpr (Tiles::kHasOffset) offset = __shfl_sync(0xffffffffu, offset, owner);
+        }
+      }
+      KILN_EACH(r, 2) KILN_EACH(k, Tiles::kOwnVectors) {
+        f32 values[kOwnSteps];
+        KILN_EACH(i, kOwnSteps) {
+          values[i] = value_of_step<Tiles>(own[i].of[r * 2 + k], of_x[i].of[k], own_factors[r][i]);
+        }
+        // Of this thread's steps, of the others of the set, and of those before it.
+        f32 value = sum_of_neighbours(values);
+        if constexpr (Tiles::kColumnThreads == 1) value += exchange<1, true>(value);
+        if constexpr (Tiles::kColumnThreads <= 2) value += exchange<2, true>(value);
+        value = all[r][k].add(place, value);
+        const int c = t * 2 + k;
+        if (place.ends_slot() && c < Tiles::kColumns) {
+          partial[place.slot][(Tiles::row() + r * 8) * Tiles::kColumns + c] = value;
         }
       }
       if constexpr (Tiles::kPrefetch) {
         now = next;
       } else {
-        if (!last) load_set(now, tile, next_set);
+        if (!last) load_set(now, tile, next_place.set());
       }
-    }
-    // First the threads of a row are combined, then the waves.
-    f32(&partial)[Tiles::kWaves][16 * Tiles::kColumns] = memory.wave[round % 2];
-    KILN_EACH(r, 2) KILN_EACH(k, Tiles::kOwnVectors) {
-      f32 value = sum[r][k];
-      if constexpr (Tiles::kVectors <= 2 && !Tiles::kRepeats) value += exchange<1, true>(value);
-      if constexpr (Tiles::kVectors <= 4) value += exchange<2, true>(value);
-      const int c = t * 2 + k;
-      if (c < Tiles::kColumns) {
-        partial[wave][(Tiles::row() + r * 8) * Tiles::kColumns + c] = value;
-      }
+      if constexpr (Tiles::kStaged) __syncwarp();  // before this set is overwritten
+      place = next_place;
+      more = !last;
     }
     __syncthreads();
-    combine_waves<Tiles>(memory, round, tile, recompute, store_of);
+    combine_slots_of_tile<Tiles>(memory, round, tile, recompute, store_of);
   }
 }
 

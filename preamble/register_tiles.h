@@ -22,21 +22,6 @@ struct StagedGroups {
   alignas(16) StagedGroup of[Tiles::kWaves][Tiles::kSteps][16];
 };
 
-// A wave's part of the rows of a tile, in chunks of 16 bytes. They are swizzled by row, so that
-// threads of neighbouring rows meet no bank conflict.
-template <class Tiles>
-struct StagedWeights {
-  enum : int {
-    kVectorBytes = Tiles::kLanes * lane_bits<typename Tiles::T>() / 8,
-    kStepChunks = 4 * kVectorBytes / 16,
-    kRowChunks = Tiles::kSteps * kStepChunks,
-  };
-  Chunk<16> chunk[16][kRowChunks];
-  static __device__ __forceinline__ int chunk_index(int row, int chunk) {
-    return chunk ^ (row * kStepChunks & 7);
-  }
-};
-
 template <class Tiles, class Weights>
 KILN_FN void stage_weights(StagedWeights<Tiles>& to, u32 tile, u32 row_count,
                            const Weights& weights_of) {
@@ -68,7 +53,7 @@ KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& 
   using Set = StagedWeights<Tiles>;
   constexpr int kSteps = Tiles::kSteps;
   constexpr int kColumns = Tiles::kColumns;
-  static_assert(kSteps == 4 && Tiles::kVectorsPerGroup == 4 && Tiles::kTurns == 1 &&
+  static_assert(kSteps == 4 && Tiles::kRun == 1 && Tiles::kSlots == Tiles::kWaves &&
                     Tiles::kWhole && Tiles::kVectors == 8,
                 "sum_register_tiles: a thread has a step and two vectors");
   const int t = Tiles::thread();
@@ -93,7 +78,7 @@ KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& 
   stage_weights<Tiles>(own_sets[0], tile, row_count, weights_of);
   commit_copies();
   const auto load_groups = [&](TileGroup(&groups)[2], u32 of_tile) {
-    const u32 group = Tiles::group_of_step(wave * kSteps + t, 0, vectors);
+    const u32 group = Tiles::group_of_step(wave * kSteps + t, vectors);
     KILN_EACH(r, 2) groups[r] = group_of(row_or_last(of_tile * 16 + g + r * 8, row_count), group);
   };
   TileGroup now[2];
@@ -105,7 +90,7 @@ KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& 
   prologue.finish();
   if (Tiles::kPrologue || weights_first) load_vectors();
 
-  TileSums of_x[kSteps];
+  TileSums of_x[kSteps] = {};
   KILN_EACH(step, kSteps) {
     KILN_EACH(i, Tiles::kChunks) {
       of_step[step].chunk[i] = in_order<Tiles>(of_step[step].chunk[i]);
@@ -129,10 +114,12 @@ KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& 
       stage_weights<Tiles>(own_sets[(round + 1) % 2], tile + tile_stride, row_count, weights_of);
     }
     const Set& set = own_sets[round % 2];
-    f32 sum[2][2] = {};
+    // As few registers as can be are in use: steps are combined as soon as they are there.
+    Turns<f32, kSteps, 4> of_steps;
+    f32 sum[4];
     KILN_EACH(step, kSteps) {
       TileWords<Tiles> words[2];
-      StagedGroup group[2];
+      TileFactors factors[2];
       PairTerms terms;
       KILN_EACH(r, 2) {
         const int first = t * Set::kVectorBytes;
@@ -140,26 +127,26 @@ KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& 
         const u8* const from = (const u8*)&set.chunk[g + r * 8][chunk_index] + first % 16;
         words[r] = *(const TileWords<Tiles>*)__builtin_assume_aligned(from, Set::kVectorBytes);
         const Chunk<16> of_group = *(const Chunk<16>*)&groups[step][g + r * 8];
-        group[r] = bit_cast<StagedGroup>(of_group);
-        terms.of[r] = zero_point_terms<X, T>(group[r].term);
+        const StagedGroup group = bit_cast<StagedGroup>(of_group);
+        factors[r] = {group.scale, group.offset};
+        terms.of[r] = zero_point_terms<X, T>(group.term);
       }
       const TileSums own = multiply_step<Tiles>(words, terms, of_step[step]);
       KILN_EACH(r, 2) KILN_EACH(k, 2) {
-        sum[r][k] = fma(own.of[r * 2 + k], group[r].scale, sum[r][k]);
-        if constexpr (Tiles::kHasOffset)
-          sum[r][k] = fma(of_x[step].of[k], group[r].offset, sum[r][k]);
+        sum[r * 2 + k] = value_of_step<Tiles>(own.of[r * 2 + k], of_x[step].of[k], factors[r]);
       }
+      of_steps.template add<Sum>(step, sum);
     }
     __syncwarp();
     KILN_EACH(r, 2) now[r] = next[r];
 
-    f32(&partial)[Tiles::kWaves][16 * kColumns] = memory.wave[round % 2];
+    f32(&partial)[Tiles::kSlots][16 * kColumns] = memory.slot[round % Tiles::kRounds];
     KILN_EACH(r, 2) KILN_EACH(k, 2) {
       const int c = t * 2 + k;
-      if (c < kColumns) partial[wave][(g + r * 8) * kColumns + c] = sum[r][k];
+      if (c < kColumns) partial[wave][(g + r * 8) * kColumns + c] = sum[r * 2 + k];
     }
     __syncthreads();
-    combine_waves<Tiles>(memory, round, tile, recompute, store_of);
+    combine_slots_of_tile<Tiles>(memory, round, tile, recompute, store_of);
   }
 }
 

@@ -27,13 +27,8 @@ struct SplitKTiles {
   using ScaleType = Scale;
   enum : int {
     kSteps = Tiles::kSets * Tiles::kSteps,
-    kPartSteps = 16,  // of a wave: two chains
+    kPartSteps = kTilePartSteps,  // of a wave: two chains
     kParts = kSteps / kPartSteps,
-    kFoldedParts = kParts <= 1   ? 1
-                   : kParts <= 2 ? 2
-                   : kParts <= 4 ? 4
-                   : kParts <= 8 ? 8
-                                 : 16,
     kTeams = Tiles::kWaves / kParts,
     kRows = 8,
     kPairs = kRows / 2,
@@ -46,7 +41,7 @@ struct SplitKTiles {
     kOnce = Once,
   };
   static_assert(kSteps % kPartSteps == 0 && Tiles::kWaves % kParts == 0 && kTeams < 16 &&
-                    Tiles::kColumns == 1 && Tiles::kVectorsPerGroup == 4 && Tiles::kWhole &&
+                    kParts <= kTileParts && Tiles::kColumns == 1 && Tiles::kWhole &&
                     Tiles::kLanes * lane_bits<typename Tiles::T>() == 64,
                 "SplitKTiles: a thread has 8 bytes of a step, and the group of one of four chains");
 
@@ -56,7 +51,6 @@ struct SplitKTiles {
   };
   struct Memory {
     Chunk<16> x[kVectorChunks];
-    f32 sum[kSteps];  // of x
     CopyBarrier arrivals[Tiles::kWaves][kPairs];
     f32 sums[kTeams][2][kParts][kRows];  // of a tile and the next one
   };
@@ -86,11 +80,10 @@ KILN_FN void load_vector(OwnVector<Tiles, Split>& own, const X* x) {
     if (own.has(i)) chunk = load_volatile<Tiles>((const Chunk<16>*)x + own.at(i));
   }
 }
-// Permutes x (in_order), puts it into shared memory and sums each step. It is first stored as it is
-// and read back: that makes the assembler issue the loads of weights before it waits for x.
+// Permutes x (in_order) and puts it into shared memory. It is first stored as it is and read back:
+// that makes the assembler issue the loads of weights before it waits for x.
 template <class Tiles, class Split>
 KILN_FN void stage_vector(typename Split::Memory& memory, OwnVector<Tiles, Split>& own) {
-  using X = typename Tiles::X;
   KILN_EACH(i, own.kOwn) {
     Chunk<16> chunk = own.chunk[i];
     const u32 vector = own.at(i) / Tiles::kChunks;
@@ -107,12 +100,6 @@ KILN_FN void stage_vector(typename Split::Memory& memory, OwnVector<Tiles, Split
                    : "r"(address)
                    : "memory");
       staged = in_order<Tiles>(chunk);
-    }
-    if constexpr (Tiles::kHasOffset) {
-      f32 sum = (sum_of_pair(X{}, chunk.word[0]) + sum_of_pair(X{}, chunk.word[1])) +
-                (sum_of_pair(X{}, chunk.word[2]) + sum_of_pair(X{}, chunk.word[3]));
-      sum = reduce_wave<Sum, 4 * Tiles::kChunks>(sum);
-      if (own.has(i) && own.at(i) % (4 * Tiles::kChunks) == 0) memory.sum[vector / 4] = sum;
     }
   }
 }
@@ -237,6 +224,16 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
     const u32 step = part * Split::kPartSteps + chain * 8 + (g ^ chain * 2);
     x_part[chain].chunk[k] = memory.x[Split::chunk_index(step, k, t)];
   }
+  // Column n of the instruction is step n of a chain, or n ^ 2 of the second one.
+  f32 sum_of_x = 0.0f;
+  if constexpr (Tiles::kHasOffset) {
+    const u32 owner = (lane & 28) | ((own_step ^ own_chain * 2) % 8 / 2);
+    KILN_EACH(chain, 2) {
+      const TileSums of_steps = sum_step<Tiles>(x_part[chain]);
+      const f32 sum = __shfl_sync(0xffffffffu, g % 2 == 0 ? of_steps.of[0] : of_steps.of[1], owner);
+      if (own_chain == u32(chain)) sum_of_x = sum;
+    }
+  }
 
   if (tile >= end) return wait_all_copies();
   for (u32 round = 0; tile < end; tile += Split::kTeams, ++round) {
@@ -256,8 +253,6 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
           // For all rows at once, if the next tile's groups are about to overwrite these.
           if (Split::kOnce ? half > 0 || q != quad : pair > 0) continue;
           f32 term[2];
-          const f32 sum_of_x =
-              Tiles::kHasOffset ? memory.sum[part * Split::kPartSteps + own_step] : 0.0f;
           KILN_EACH(r, 2) {
             const u32 row = q * 4 + own_pair * 2 + r;
             const Scale scale = ((const Scale*)stage.groups[0][row])[own_group];
@@ -297,7 +292,8 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
       }
     }
     // A thread has sums of four of the rows; which of each four depends on bits 1 and 4 of its
-    // number, which no step below changes.
+    // number, which no exchange below changes one without the other. Steps are combined in the
+    // order of tiling.h: neighbours first.
     f32 halves[2];
     KILN_EACH(r, 2) {
       const bool upper = g % 2 == 1;
@@ -306,18 +302,16 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
     }
     const bool second = g / 2 % 2 == 1;
     f32 value = second ? halves[1] : halves[0];
-    value += __shfl_xor_sync(0xffffffffu, second ? halves[0] : halves[1], 8);
-    value += __shfl_xor_sync(0xffffffffu, value, 1);
+    value += __shfl_xor_sync(0xffffffffu, second ? halves[0] : halves[1], 9);
     value += __shfl_xor_sync(0xffffffffu, value, 18);
+    value += __shfl_xor_sync(0xffffffffu, value, 1);
     f32(&sums)[Split::kParts][Split::kRows] = memory.sums[team][round % 2];
     if (t % 2 == 0 && g < 4) sums[part][g % 2 * 4 + own_pair * 2 + g / 2] = value;
     synchronize_team<Split::kParts * 32>(team);
     if (part == round % Split::kParts) {
-      Lanes<f32, Split::kFoldedParts> of_parts;
-      KILN_EACH(i, Split::kFoldedParts) {
-        of_parts[i] = i < Split::kParts ? sums[i][lane % Split::kRows] : 0.0f;
-      }
-      f32 result = fold<Sum, Split::kFoldedParts>(of_parts);
+      f32 of_parts[Split::kParts];
+      KILN_EACH(i, Split::kParts) of_parts[i] = sums[i][lane % Split::kRows];
+      f32 result = sum_of_neighbours(of_parts) + 0.0f;
       // Keeps the assembler from holding both row numbers in registers all the time.
       u32 stored_tile = tile;
       asm volatile("" : "+r"(stored_tile));

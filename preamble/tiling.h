@@ -2,8 +2,15 @@
 // (product_tiles.h). A group is the weights that share a scale, and a bias or a zero point.
 //
 // A wave has a tile of sixteen rows and takes four neighbouring vectors of each at a time: a step.
-// Thread 4 g + t has vector t of rows g and g + 8. Column n of the instruction's result comes to
-// the threads t = n / 2, for their two rows.
+// All of a step are of one group. Thread 4 g + t has vector t of rows g and g + 8. Column n of the
+// instruction's result comes to the threads t = n / 2, for their two rows.
+//
+// The order of adding follows from the length of a row, the width of its vectors and the dtypes
+// alone, not from the number of rows, vectors x, waves, or steps that are loaded at a time. What a
+// step gives is a value. Sixteen neighbouring steps are a part, whose values are combined in pairs
+// of neighbours, then pairs of these, and so on. Parts whose numbers are equal modulo sixteen are
+// added one after the other, and what these give is combined as the values of a part are. Where
+// there is no step, the value is 0.
 #pragma once
 
 #include "dependents.h"
@@ -13,37 +20,46 @@
 
 namespace kiln {
 
+enum : int {
+  kTilePartSteps = 16,
+  kTileParts = 16,  // that are not added one after the other, at most
+};
+
 // `Shape` is of the kernel, and says:
 //   Weight, Activation     the types of weights and of x
 //   lanes                  elements of a vector
-//   vectors_per_group      of the four vectors of a step, those that share a scale: 1, 2 or 4
-//   steps_per_group        if all four do, the steps that share it
+//   steps_per_group        that share a scale
 //   columns                vectors x
 //   sums                   of each row: 1, or 2 whose weights take turns as the rows of a tile
 //   has_bias               a weight is weight * scale + bias
 //   has_zero_point         a weight is (weight - zero point) * scale
 //   threads                of a block
 //   steps, sets            a row has `sets` sets of `steps` steps; waves take one set at a time
+//   run                    sets that a wave takes one after the other: a part of a part
 //   whole                  the last set is complete
 //   prefetch               waves load the next set before they multiply
 //   x_in_smem              a block keeps x in shared memory; else it is loaded for each tile
 //   prologue               a block computes x (prologue.h), and has it in shared memory then
+//   staged                 a wave copies sets of weights to shared memory, in chunks of 16 bytes
+//   rounds                 of tiles whose runs are in shared memory at a time: 1, or 2 where blocks
+//                          take several tiles
 //
-// Vectors of different groups go to different columns of the instruction, as different x do. Where
-// that leaves columns over, they repeat, and threads with equal columns take different steps on.
+// Different x go to different columns of the instruction. Where that leaves columns over, they
+// repeat, and threads with equal columns take different steps on.
 template <class Shape>
 struct Tiling {
   using T = typename Shape::Weight;
   using X = typename Shape::Activation;
   enum : int {
     kLanes = Shape::lanes,
-    kVectorsPerGroup = Shape::vectors_per_group,
     kStepsPerGroup = Shape::steps_per_group,
     kColumns = Shape::columns,
     kSums = Shape::sums,
     kThreads = Shape::threads,
     kSteps = Shape::steps,
     kSets = Shape::sets,
+    kRun = Shape::run,
+    kRounds = Shape::rounds,
   };
   enum : bool {
     kHasBias = Shape::has_bias,
@@ -53,62 +69,50 @@ struct Tiling {
     kXInSmem = Shape::x_in_smem,
     kPrologue = Shape::prologue,
     kWhole = Shape::whole,
+    kStaged = Shape::staged,
   };
   enum : int {
     kWaves = kThreads / 32,
-    kTurns = (kSets + kWaves - 1) / kWaves,  // of a wave
-    kGroups = 4 / kVectorsPerGroup,          // of a step
-    kVectors = kColumns <= 2                  ? int(kColumns)
-               : kColumns <= 4 && kGroups > 1 ? 4
-                                              : 8,
+    kTurns = (kSets + kWaves - 1) / kWaves,  // of a wave that stages x
+    kRuns = (kSets + kRun - 1) / kRun,
+    // Of runs that are not added one after the other.
+    kSlots = kSets * kSteps <= kTilePartSteps * kTileParts ? int(kRuns) : int(kTileParts),
+    kVectors = kColumns <= 2                 ? int(kColumns)
+               : kColumns <= 4 && kSteps > 4 ? 4
+                                             : 8,
     kLeast = 8 / kSteps < 2 ? 2 : 8 / kSteps,
-    kUsed = kVectors * kGroups < kLeast ? kLeast : kVectors * kGroups,  // columns
+    kUsed = kVectors < kLeast ? kLeast : kVectors,  // columns
   };
-  static_assert(kUsed <= 8, "Tiling: the instruction has eight columns");
+  static_assert((kRun & (kRun - 1)) == 0 && (kSteps & (kSteps - 1)) == 0 &&
+                    kRun * kSteps <= kTilePartSteps &&
+                    (kRuns == kSlots || kRun * kSteps == kTilePartSteps),
+                "Tiling: runs are parts, or parts of the only ones of their numbers");
   enum : int {
     kColumnThreads = kUsed / 2,               // threads with different columns
     kOwnSteps = kSteps * kColumnThreads / 4,  // that a thread takes on
+    // Whose groups' factors a thread computes for all four threads of its row.
+    kGroupSteps = kSteps < 4 ? 1 : kSteps / 4,
+    kOwnVectors = kVectors == 1 ? 1 : 2,  // of a thread's two columns
   };
-  // The two columns of a thread are of two groups, or of two vectors, or the same.
-  enum : bool { kByGroups = kVectors == 1 };
-  enum : int {
-    kOwnGroups = kByGroups && kGroups == kUsed ? 2 : 1,
-    kOwnVectors = kByGroups ? 1 : 2,
-    kTerms = kByGroups ? kOwnGroups : kOwnVectors,
-  };
-  enum : bool {
-    kRepeats = kVectors * kGroups < kUsed && kColumnThreads > kGroups
-  };  // in neighbours
 
-  // Chunks of 16 bytes: of a vector, of a step and of a set of x (all columns); and zeros.
+  // Chunks of 16 bytes: of a vector, of a step and of a set of x (all columns).
   enum : int {
     kChunks = kLanes / 8,
     kStepChunks = kChunks * kColumns * 4,
     kSetChunks = kSteps * kStepChunks,
     kAllChunks = kXInSmem ? kSets * kSetChunks : 0,
-    kZeroChunks = kXInSmem && kGroups > 1 ? kSetChunks : 0,
-    // Half the banks away from x, so that one thread reading x and another zeros do not conflict.
-    kZeros = kAllChunks + 4,
   };
 
   static __device__ __forceinline__ int thread() { return int(threadIdx.x) % 4; }
   static __device__ __forceinline__ int row() { return int(threadIdx.x) % 32 / 4; }
-  static __device__ __forceinline__ int group_of_column(int n) {
-    return (!kByGroups ? n / kVectors : kOwnGroups == 2 ? n : n / 2) % kGroups;
-  }
   static __device__ __forceinline__ int vector_of_column(int n) {
-    const int vector = kByGroups ? 0 : n % kVectors;
+    const int vector = n % kVectors;
     return vector < kColumns ? vector : kColumns - 1;
   }
-  // Which of its four threads has a group's columns.
-  static __device__ __forceinline__ int owner_of_group(int group) {
-    return !kByGroups ? group * kVectors / 2 : kOwnGroups == 2 ? group / 2 : group;
-  }
-  // The index within the row of group `group` of a step, clamped to the last group.
-  static __device__ __forceinline__ u32 group_of_step(u32 step, int group, u32 vectors) {
-    const u32 number = step * kGroups + group;  // as if groups had no more than the step
-    const u32 most = (vectors - 1) / kVectorsPerGroup;
-    return (kWhole || number < most ? number : most) / (kVectorsPerGroup == 4 ? kStepsPerGroup : 1);
+  // The group of a step, of the last one for those past the end of a row.
+  static __device__ __forceinline__ u32 group_of_step(u32 step, u32 vectors) {
+    const u32 most = (vectors - 1) / 4;
+    return (kWhole || step < most ? step : most) / kStepsPerGroup;
   }
   static __device__ __forceinline__ int first_column() { return thread() % kColumnThreads * 2; }
   static __device__ __forceinline__ int first_step() {
@@ -123,15 +127,78 @@ struct NoPrologue {
   static __device__ __forceinline__ void finish() {}
 };
 
+// What steps give, combined in pairs of neighbours, then pairs of these, and so on.
+template <int Step = 1, int Count>
+KILN_FN f32 sum_of_neighbours(f32 (&values)[Count]) {
+  if constexpr (Step >= Count) {
+    return values[0];
+  } else {
+    KILN_EACH(i, Count - Step) {
+      if (i % (2 * Step) == 0) values[i] += values[i + Step];
+    }
+    return sum_of_neighbours<Step * 2>(values);
+  }
+}
+
+// The sets of a wave, in the order in which it takes them: those of a run, then the other runs that
+// are added to that one, then the next ones.
+template <class Tiles>
+struct SetPlace {
+  u32 slot;
+  u32 run;
+  u32 of_run;
+  __device__ __forceinline__ u32 set() const { return run * Tiles::kRun + of_run; }
+  __device__ __forceinline__ bool ends_run() const {
+    return Tiles::kRun == 1 || of_run == Tiles::kRun - 1 ||
+           (Tiles::kSets % Tiles::kRun != 0 && set() == Tiles::kSets - 1);
+  }
+  __device__ __forceinline__ bool ends_slot() const {
+    return ends_run() && (Tiles::kRuns == Tiles::kSlots || run + Tiles::kSlots >= Tiles::kRuns);
+  }
+  __device__ __forceinline__ bool is_last() const {
+    return ends_slot() && (Tiles::kSlots <= Tiles::kWaves || slot + Tiles::kWaves >= Tiles::kSlots);
+  }
+  __device__ __forceinline__ SetPlace next() const {
+    if (!ends_run()) return {slot, run, of_run + 1};
+    if (!ends_slot()) return {slot, run + Tiles::kSlots, 0};
+    return {slot + Tiles::kWaves, slot + Tiles::kWaves, 0};
+  }
+};
+
+// What the sets of a wave give, one after the other.
+template <class Tiles>
+struct RunSums {
+  Turns<f32, Tiles::kRun, 1> of_run;
+  f32 of_slot = 0.0f;
+  // Adds a set; where it is the last one of a slot, gives what the slot has come to. Sets past the
+  // end of a row are 0.
+  __device__ __forceinline__ f32 add(const SetPlace<Tiles>& place, f32 of_set) {
+    f32 value[1] = {of_set};
+    of_run.template add<Sum>(place.of_run, value);
+    if constexpr (Tiles::kSets % Tiles::kRun != 0) {
+      if (place.ends_run()) {
+        _Pragma("unroll 1") for (u32 past = place.of_run + 1; past < Tiles::kRun; ++past) {
+          value[0] = 0.0f;
+          of_run.template add<Sum>(past, value);
+        }
+      }
+    }
+    if constexpr (Tiles::kRuns > Tiles::kSlots) {
+      if (place.ends_run()) of_slot += value[0];
+      value[0] = of_slot;
+      if (place.ends_slot()) of_slot = 0.0f;
+    }
+    return value[0];
+  }
+};
+
 template <class Tiles>
 struct TileMemory {
-  // x permuted as weights are (in_order), by step, chunk, column and thread; then zeros for the
-  // threads whose group is not that of their column.
-  alignas(16) u32 x[(Tiles::kXInSmem ? Tiles::kZeros + Tiles::kZeroChunks : 1) * 4];
+  // x permuted as weights are (in_order), by step, chunk, column and thread.
+  alignas(16) u32 x[(Tiles::kXInSmem ? int(Tiles::kAllChunks) : 1) * 4];
   // The sums of x for each step.
-  f32 sum[Tiles::kXInSmem ? Tiles::kAllChunks / Tiles::kStepChunks : 1][Tiles::kGroups]
-         [Tiles::kColumns];
-  f32 wave[2][Tiles::kWaves][16 * Tiles::kColumns];
+  f32 sum[Tiles::kXInSmem ? Tiles::kAllChunks / Tiles::kStepChunks : 1][Tiles::kColumns];
+  f32 slot[Tiles::kRounds][Tiles::kSlots][16 * Tiles::kColumns];
   f32 result[16 * Tiles::kColumns];
 };
 
@@ -147,28 +214,14 @@ KILN_FN Chunk<16> in_order(const Chunk<16>& natural) {
   return pairs;
 }
 
-KILN_FN f32 sum_of_pair(bf16, u32 pair) {
-  return bit_cast<f32>(pair << 16) + bit_cast<f32>(pair & 0xffff0000u);
-}
-KILN_FN f32 sum_of_pair(f16, u32 pair) {
-  return to<f32>(f16{u16(pair)}) + to<f32>(f16{u16(pair >> 16)});
-}
-
-// Copies this wave's part of x to shared memory, with zeros past its end, and sums it over the
-// groups of each step; also writes this thread's share of the zeros that all waves read. All
-// threads of the block call it.
+// Copies this wave's share of x to shared memory, with zeros past its end. All threads of the block
+// call it, and synchronise before they read what others have copied.
 template <class Tiles, class Vector>
 KILN_FN void stage_vectors(TileMemory<Tiles>& memory, const Vector& vector_of, u32 vectors) {
-  using X = typename Tiles::X;
   constexpr int kOfColumn = Tiles::kSteps * 4 * Tiles::kChunks;  // chunks of a set
-  constexpr int kOfGroup = Tiles::kChunks * Tiles::kVectorsPerGroup;
   constexpr int kParts = (kOfColumn + 31) / 32;
   Chunk<16>* const to = (Chunk<16>*)memory.x;
   const u32 lane = threadIdx.x % 32;
-  KILN_EACH(i, (Tiles::kZeroChunks + Tiles::kThreads - 1) / Tiles::kThreads) {
-    const u32 at = i * Tiles::kThreads + threadIdx.x;
-    if (at < Tiles::kZeroChunks) to[Tiles::kZeros + at] = {};
-  }
   KILN_EACH(turn, Tiles::kTurns) {
     const u32 set = turn * Tiles::kWaves + threadIdx.x / 32;
     if (Tiles::kSets % Tiles::kWaves != 0 && set >= Tiles::kSets) break;
@@ -185,22 +238,9 @@ KILN_FN void stage_vectors(TileMemory<Tiles>& memory, const Vector& vector_of, u
         const u32 step = set * Tiles::kSteps + vector / 4;
         const u32 row = step * Tiles::kChunks + at % Tiles::kChunks;
         if (there) to[(row * Tiles::kColumns + column) * 4 + vector % 4] = in_order<Tiles>(chunk);
-        if constexpr (Tiles::kHasOffset) {
-          f32 sum = (sum_of_pair(X{}, chunk.word[0]) + sum_of_pair(X{}, chunk.word[1])) +
-                    (sum_of_pair(X{}, chunk.word[2]) + sum_of_pair(X{}, chunk.word[3]));
-          sum = reduce_wave<Sum, kOfGroup>(sum);
-          if (there && at % kOfGroup == 0) {
-            memory.sum[step][vector % 4 / Tiles::kVectorsPerGroup][column] = sum;
-          }
-        }
       }
     }
   }
-  // A wave reads only its own part of x, but all of the zeros.
-  if constexpr (Tiles::kZeroChunks > 0)
-    __syncthreads();
-  else
-    __syncwarp();
 }
 
 }  // namespace kiln

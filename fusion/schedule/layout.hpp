@@ -203,16 +203,16 @@ struct RowSchedule {
 
 /// How matrix instructions take the rows of weights (preamble/product_tiles.h).
 struct TileSchedule {
-  int vectors_per_group = 0;  ///< of four neighbouring vectors, those that share a scale; 0: no
-                              ///< tiles
-  int steps_per_group = 1;    ///< if all four share a scale: how many times four vectors do
-  int steps = 0;              ///< of four vectors, that a wave takes at once: a set
-  int sets = 0;               ///< in a row
-  int sums = 1;               ///< of each row, whose weights take turns as the rows of a tile
-  bool whole = false;         ///< the last set of a row is complete
-  bool prefetch = false;   ///< a block takes several tiles and loads the next before it multiplies
-  bool x_in_smem = false;  ///< a block keeps x, the vectors that all rows share, in shared
-                           ///< memory
+  int steps_per_group = 0;  ///< of four neighbouring vectors, that share a scale; 0: no tiles
+  int steps = 0;            ///< that a wave takes at once: a set
+  int sets = 0;             ///< in a row
+  int run = 1;              ///< sets that a wave takes one after the other (preamble/tiling.h)
+  int sums = 1;             ///< of each row, whose weights take turns as the rows of a tile
+  bool whole = false;       ///< the last set of a row is complete
+  bool prefetch = false;    ///< a block takes several tiles and loads the next before it multiplies
+  bool x_in_smem = false;   ///< a block keeps x, the vectors that all rows share, in shared
+                            ///< memory
+  bool staged = false;      ///< waves copy sets of weights to shared memory
   bool x_in_registers = false;  ///< each wave keeps its part of x (preamble/register_tiles.h)
   bool weights_before_pdl_wait = false;  ///< weights may be loaded before the PDL wait
   bool split_k = false;      ///< waves of a block share each row (preamble/split_k_tiles.h)

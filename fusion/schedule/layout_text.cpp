@@ -82,8 +82,11 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
     if (schedule.products.beside != 0) {
       text += fmt::format(", {} threads beside each other on other rows", schedule.products.beside);
     }
-    if (schedule.products.turns > 1) text += fmt::format(", in {} turns", schedule.products.turns);
-    if (schedule.products.tiles.vectors_per_group != 0) text += ", by matrix instructions";
+    if (schedule.products.tiles.steps_per_group != 0) {
+      text += ", by matrix instructions";
+    } else if (schedule.products.turns > 1) {
+      text += fmt::format(", in {} turns", schedule.products.turns);
+    }
     if (const PrologueSchedule& own = schedule.products.prologue; own.threads != 0) {
       text += fmt::format(", vectors computed first by {} threads of a block, {} element{} each",
                           own.threads, own.elements, own.elements == 1 ? "" : "s");

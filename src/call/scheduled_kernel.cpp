@@ -76,14 +76,14 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
          of(rows.joined_chunks), of(rows.buffered)});
   }
   if (products.rows != 0) {
-    add({of(products.rows), of(products.columns), of(products.lanes), of(tiles.vectors_per_group),
-         of(tiles.steps_per_group), of(tiles.steps), of(tiles.sets), of(tiles.sums),
-         of(tiles.min_blocks), of(products.turns), of(products.vector_axes), of(products.beside),
-         of(products.across)});
+    add({of(products.rows), of(products.columns), of(products.lanes), of(tiles.steps_per_group),
+         of(tiles.steps), of(tiles.sets), of(tiles.run), of(tiles.sums), of(tiles.min_blocks),
+         of(products.turns), of(products.vector_axes), of(products.beside), of(products.across)});
     add({of(products.prologue.threads), of(products.prologue.elements),
          of(products.prologue.width)});
     add({of(tiles.whole), of(tiles.prefetch), of(tiles.x_in_smem), of(tiles.x_in_registers),
-         of(tiles.weights_before_pdl_wait), of(tiles.split_k), of(tiles.single_tile)});
+         of(tiles.weights_before_pdl_wait), of(tiles.split_k), of(tiles.single_tile),
+         of(tiles.staged)});
   }
   if (const fusion::AttentionSchedule& own = schedule.attention; own.threads != 0) {
     add({of(own.threads), of(own.tile), of(own.group_axes), of(own.group[0]), of(own.group[1]),

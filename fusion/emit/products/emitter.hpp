@@ -225,6 +225,7 @@ class ProductEmitter : private ProductAxes {
   // Tiles (preamble/product_tiles.h).
   void declare_tiles();
   void sum_tiles();
+  void return_row(std::size_t i);
   void rows_of_weights();
   void columns_of_vectors();
   void groups_of_rows();

@@ -40,13 +40,14 @@ void ProductEmitter::declare_tiles() {
   out_.line(2, "using Activation = {};", storage_type(graph_.nodes[nodes_.tile_vector(sum)].dtype));
   out_.line(2, "enum : int {{");
   out_.line(3, "lanes = {},", schedule_.width);
-  out_.line(3, "vectors_per_group = {},", tiles.vectors_per_group);
   out_.line(3, "steps_per_group = {},", tiles.steps_per_group);
   out_.line(3, "columns = {},", products_.columns);
   out_.line(3, "sums = {},", tiles.sums);
   out_.line(3, "threads = {},", shares_.threads * shares_.rows);
   out_.line(3, "steps = {},", tiles.steps);
   out_.line(3, "sets = {},", tiles.sets);
+  out_.line(3, "run = {},", tiles.run);
+  out_.line(3, "rounds = {},", tiles.prefetch || tiles.x_in_registers ? 2 : 1);
   out_.line(2, "}};");
   out_.line(2, "enum : bool {{");
   out_.line(3, "has_bias = {},", form.bias.has_value());
@@ -55,6 +56,7 @@ void ProductEmitter::declare_tiles() {
   out_.line(3, "prefetch = {},", tiles.prefetch);
   out_.line(3, "x_in_smem = {},", tiles.x_in_smem);
   out_.line(3, "prologue = {},", has_prologue());
+  out_.line(3, "staged = {},", tiles.staged);
   out_.line(2, "}};");
   out_.line(1, "}};");
   out_.line(1, "using Tiles = Tiling<Shape>;");
@@ -71,8 +73,8 @@ void ProductEmitter::declare_tiles() {
     return;
   }
   out_.line(1, "KILN_SHARED TileMemory<Tiles> tile_memory;");
-  if (!tiles.x_in_registers) return;
-  out_.line(1, "KILN_SHARED StagedGroups<Tiles> staged_groups;");
+  if (!tiles.x_in_registers && !tiles.staged) return;
+  if (tiles.x_in_registers) out_.line(1, "KILN_SHARED StagedGroups<Tiles> staged_groups;");
   out_.line(1, "KILN_DYNAMIC_SHARED(128, staged_weights);");
   out_.line(1, "static_assert(Tiles::kWaves * 2 * sizeof(StagedWeights<Tiles>) == {},",
             staged_bytes());
@@ -90,8 +92,10 @@ void ProductEmitter::sum_tiles() {
             "{}<Tiles>(tile_memory, {}u32(vectors), u32({}), u32({}), "
             "u32(row_blocks.divisor), {}, weights_of, vector_of, group_of, recompute, store_of{});",
             products_.tiles.x_in_registers ? "sum_register_tiles" : "sum_tiles",
-            products_.tiles.x_in_registers ? "staged_groups, staged_weights, " : "", tile_rows(),
-            batch_axes() > 0 ? "block" : "item",
+            products_.tiles.x_in_registers ? "staged_groups, staged_weights, "
+            : products_.tiles.staged       ? "staged_weights, "
+                                           : "nullptr, ",
+            tile_rows(), batch_axes() > 0 ? "block" : "item",
             loads_before_pdl_wait() ? "launched_early != 0" : "false", prologue_argument());
 }
 
@@ -101,7 +105,7 @@ std::string_view ProductEmitter::prologue_argument() const {
 
 // The beginning of a column of what matrix instructions multiply with weights.
 std::string ProductEmitter::tile_column(NodeId x) const {
-  if (nodes_.staged() == x) return staged_column();
+  if (nodes_.staged() == x) return fmt::format("(const Shape::Activation*)({})", staged_column());
   return tile_pointer(nodes_.operand_of(graph_.nodes[x]));
 }
 
@@ -120,13 +124,13 @@ std::uint32_t ProductEmitter::staged_bytes() const {
     const int row = kSteps * kStepBytes + operands * std::max(kChunk, groups * kScaleBytes);
     return static_cast<std::uint32_t>(kRows * row * shares_.rows);
   }
-  if (!products_.tiles.x_in_registers) return 0;
+  if (!products_.tiles.x_in_registers && !products_.tiles.staged) return 0;
   constexpr int kRows = 16;
-  constexpr int kTiles = 2;  // of each wave: one is multiplied while the next is copied
+  constexpr int kSets = 2;  // of each wave: one is multiplied while the next is copied
+  constexpr int kWave = 32;
   const DType weights = graph_.nodes[nodes_.form(*nodes_.tile_sum())->weight].dtype;
-  const int row = static_cast<int>(products_.tiles.sets) * products_.tiles.steps * 4 *
-                  schedule_.width * bits(weights) / 8;
-  return static_cast<std::uint32_t>(kRows * kTiles * row);
+  const int row = products_.tiles.steps * 4 * schedule_.width * bits(weights) / 8;
+  return static_cast<std::uint32_t>(kRows * kSets * row * (shares_.threads / kWave));
 }
 
 // Recomputes rows whose results are not finite, one after the other and term by term, before any
@@ -258,13 +262,32 @@ std::string ProductEmitter::tile_pointer(std::size_t i) const {
                      is_packed(operands_[i].dtype) ? fmt::format("({} >> 1)", row) : row);
 }
 
+// Returns where an operand's rows begin, or a function that gathers a vector of one.
+void ProductEmitter::return_row(std::size_t i) {
+  find_rows(3);
+  if (!is_gathered(i)) {
+    out_.line(3, "return {};", tile_pointer(i));
+    return;
+  }
+  out_.line(3, "return [=]({} vector) KILN_INLINED {{", index_);
+  if (has_groups()) {
+    out_.line(4, "const {} group = divide(vector, columns);", index_);
+    out_.line(4, "const {} first = (vector - group * columns.divisor) * {};", index_,
+              schedule_.width);
+    out_.coordinates(4, index_, "group", first_reduced(), inner());
+  } else {
+    out_.line(4, "const {} first = vector * {};", index_, schedule_.width);
+  }
+  out_.line(4, "return {};", gathered(i, schedule_.width, "first"));
+  out_.line(3, "}};");
+}
+
 void ProductEmitter::rows_of_weights() {
   const NodeId weight = nodes_.form(*nodes_.tile_sum())->weight;
   wanted_ = all_of({weight});
-  out_.line(2, "const auto weights_of = [&]({} {}) {{", index_, tile_row());
+  out_.line(2, "const auto weights_of = [&]({} {}) KILN_INLINED {{", index_, tile_row());
   pick_sum(3);
-  find_rows(3);
-  out_.line(3, "return {};", tile_pointer(nodes_.operand_of(graph_.nodes[weight])));
+  return_row(nodes_.operand_of(graph_.nodes[weight]));
   out_.line(2, "}};");
 }
 
@@ -272,9 +295,13 @@ void ProductEmitter::columns_of_vectors() {
   const NodeId x = nodes_.tile_vector(*nodes_.tile_sum());
   wanted_ = all_of({x});
   one_column_ = true;
-  out_.line(2, "const auto vector_of = [&]({} c) {{", index_);
-  find_rows(3);
-  out_.line(3, "return {};", tile_column(x));
+  out_.line(2, "const auto vector_of = [&]({} c) KILN_INLINED {{", index_);
+  if (nodes_.staged() == x) {
+    find_rows(3);
+    out_.line(3, "return {};", tile_column(x));
+  } else {
+    return_row(nodes_.operand_of(graph_.nodes[x]));
+  }
   out_.line(2, "}};");
   one_column_ = false;
 }

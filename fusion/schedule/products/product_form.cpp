@@ -187,9 +187,7 @@ class Matcher {
   }
 
   bool is_weight(NodeId id) const {
-    const Scope& scope = scopes_[id];
-    return node(id).op == Op::input && is_element(id) &&
-           (!tiles_ || (scope.rows && !scope.columns));
+    return node(id).op == Op::input && is_element(id) && (!tiles_ || !scopes_[id].columns);
   }
 
   // An argument of small floats, converted to wider ones or not.

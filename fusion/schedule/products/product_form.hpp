@@ -43,8 +43,8 @@ struct ProductForm {
 /// The form of the terms of `sum`, or nothing if they have another one. There is none where each
 /// operation rounds, since the form computes in another order. `scopes` are those of the graph's
 /// nodes; a form follows from their levels alone, not from how many rows and columns there are.
-/// With `tiles`, 8-bit floats are weights too, weights are those of rows, and nothing else but
-/// activations differs from column to column.
+/// With `tiles`, 8-bit floats are weights too, rows share activations, and nothing else but these
+/// differs from column to column.
 std::optional<ProductForm> product_form(const TypedGraph& graph, NodeId sum,
                                         const ScratchVector<Scope>& scopes, bool tiles);
 

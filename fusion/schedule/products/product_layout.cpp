@@ -425,17 +425,15 @@ void align(OperandSchedule& schedule, const SizedOperand& operand, std::size_t i
   schedule.alignment = alignment_of(operand, operand.offset, axes, axes.size() - 1, index, width);
 }
 
-}  // namespace
-
-std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
-                                         const Sizes& shape, std::span<const SizedOperand> operands,
-                                         const std::vector<bool>& row_invariant, Backend backend,
-                                         bool tiles) {
-  if (!is_product(graph, space, shape, operands, row_invariant, backend)) return std::nullopt;
-  const std::size_t weights = largest(operands, shape);
+// With `weights` as the operand whose rows are read once and in order. With `tiles` they are small
+// weights that matrix instructions multiply; nothing if they are not.
+std::optional<SizedLayout> plan_of(const TypedGraph& graph, const ReduceSpace& space,
+                                   const Sizes& shape, std::span<const SizedOperand> operands,
+                                   std::size_t weights, Backend backend, bool tiles) {
   ScratchVector<Axis> outer = axes_where(space, shape, operands, false);
   ScratchVector<Axis> reduced = axes_where(space, shape, operands, true);
   if (reduced.empty()) reduced.push_back({1, SizedStrides(operands.size(), 0), {}});
+  if (tiles && reduced.back().strides[weights] == 0) return std::nullopt;
   put_repeated_last(outer, weights);
   merge(outer);
   const RepeatedRows repeated = merge_repeated(outer, reduced, operands, weights);
@@ -447,16 +445,23 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
     shared = shared || (arranged.rows.size > 1 && arranged.rows.strides[i] == 0 &&
                         arranged.reduced.back().strides[i] != 0);
   }
+  // As few rows as there are take tiles too, but one row times one vector is a reduction like
+  // others.
+  shared =
+      shared ||
+      (tiles && (arranged.rows.size > 1 || arranged.columns.size > 1 || !arranged.batches.empty()));
   if (!packed && !shared) return std::nullopt;
   const Size apart = arranged.reduced.back().strides[weights];
   if (!packed && apart != 0 && apart != 1 && !has_order(graph)) return std::nullopt;
   const RowOperands of_rows =
       row_operands(graph, operands, arranged.rows,
                    std::span<const Axis>(arranged.reduced.data(), arranged.reduced.size()));
-  const int width = choose_width(arranged.reduced, operands, of_rows, backend);
+  const int width = tiles ? tile_width(arranged.reduced, axes_of_vectors(arranged.reduced))
+                          : choose_width(arranged.reduced, operands, of_rows, backend);
+  if (width == 0) return std::nullopt;
   merge(arranged.reduced);
   // Where vectors end with an axis, the axes around it are groups.
-  const bool ends_axes = arranged.reduced.back().size % width == 0;
+  const bool ends_axes = !tiles && arranged.reduced.back().size % width == 0;
   const std::size_t vector_axes = ends_axes ? 1 : axes_of_vectors(arranged.reduced);
 
   Size batches = 1;
@@ -481,7 +486,7 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   schedule.reduction.axes = static_cast<int>(count);
   schedule.width = width;
   schedule.products.vector_axes = static_cast<int>(vector_axes);
-  if (backend != Backend::host && !packed &&
+  if (backend != Backend::host && !packed && !tiles &&
       has_narrow_vectors(axes, operands, of_rows, schedule.width)) {
     return std::nullopt;
   }
@@ -498,7 +503,12 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
                                                         operands, axes, schedule))) {
     return std::nullopt;
   }
-  if (tiles && !across) choose_tiles(graph, operands, axes, layout);
+  // Threads side by side take rows of a large matrix that lies across; of a small one elements are
+  // gathered.
+  if (tiles && ((across && weights == largest(operands, shape)) ||
+                !choose_tiles(graph, operands, axes, weights, layout))) {
+    return std::nullopt;
+  }
   layout.units = layout.rows;
   layout.reduced = 1;
   for (const Axis& axis : reduced_axes) layout.reduced *= axis.size;
@@ -506,7 +516,7 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   // Rows and their elements are counted, but never their product.
   const auto counted = std::max(layout.reduced, layout.rows * batches);
   schedule.wide_index = needs_wide_index(axes, operands, counted, schedule.width);
-  if (schedule.products.tiles.vectors_per_group > 0) {
+  if (tiles) {
     map_tiles(layout, batches);
   } else if (across && backend != Backend::host) {
     map_across(layout, batches, bits(operands[weights].dtype));
@@ -522,7 +532,7 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   if (space.passes > 1) map_prologue(graph, layout);
 
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (has_vectors_across(schedule.operands[i], operands[i], i, axes, schedule)) {
+    if (!tiles && has_vectors_across(schedule.operands[i], operands[i], i, axes, schedule)) {
       schedule.operands[i].access = Access::transposed;
     }
     align(schedule.operands[i], operands[i], i, axes, schedule);
@@ -532,6 +542,22 @@ std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSp
   }
   take_axes(layout, axes);
   return planned;
+}
+
+}  // namespace
+
+std::optional<SizedLayout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
+                                         const Sizes& shape, std::span<const SizedOperand> operands,
+                                         const std::vector<bool>& row_invariant, Backend backend,
+                                         bool tiles) {
+  if (!is_product(graph, space, shape, operands, row_invariant, backend)) return std::nullopt;
+  // Whether tiles are taken depends on dtypes and on what is reduced, not on which operand has more
+  // bytes.
+  for (std::size_t i = 0; tiles && i < operands.size(); ++i) {
+    if (!may_be_tile_weights(operands[i])) continue;
+    if (auto planned = plan_of(graph, space, shape, operands, i, backend, true)) return planned;
+  }
+  return plan_of(graph, space, shape, operands, largest(operands, shape), backend, false);
 }
 
 }  // namespace kiln::fusion

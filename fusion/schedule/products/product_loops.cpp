@@ -172,7 +172,7 @@ std::vector<std::string> explain_loops(std::span<const std::string> names, const
     const bool whole = !loops.by_part[i] && schedule.products.lanes < schedule.width;
     if (whole) parts += (parts.empty() ? "" : ", ") + names[i];
   }
-  const bool is_product = schedule.products.tiles.vectors_per_group == 0;
+  const bool is_product = schedule.products.tiles.steps_per_group == 0;
   if (is_product && !parts.empty()) {
     lines.push_back(fmt::format("whole vectors of {} are loaded before their {} parts", parts,
                                 schedule.width / schedule.products.lanes));

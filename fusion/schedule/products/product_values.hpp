@@ -26,7 +26,7 @@ class ProductAxes {
   }
   std::uint32_t row_axis() const { return first_reduced() - 1; }
   bool has_columns() const { return schedule_.products.columns > 1; }
-  bool in_tiles() const { return schedule_.products.tiles.vectors_per_group > 0; }
+  bool in_tiles() const { return schedule_.products.tiles.steps_per_group > 0; }
   std::uint32_t batch_axes() const { return row_axis() - (has_columns() ? 1 : 0); }
   bool has_groups() const { return schedule_.reduction.axes > schedule_.products.vector_axes; }
   bool has_stride(std::size_t operand, std::uint32_t axis) const {

@@ -9,14 +9,17 @@
 namespace kiln::fusion {
 namespace {
 
-// A tile has sixteen rows. With few rows more threads would idle than work.
-constexpr int kRows = 16;
-constexpr std::int64_t kMinRows = 64;
+constexpr int kRows = 16;                                         // of a tile
 constexpr std::int64_t kMostRowElements = std::int64_t{1} << 30;  // of a row; and rows
 constexpr int kChunk = 8;                                         // elements of x in 16 bytes
 constexpr int kWordBits = 128;
 constexpr int kMostWeightBits = 8;
-constexpr int kRegisterLanes = 16;
+constexpr int kWidth = 16;       // elements of a vector of weights,
+constexpr int kNarrowWidth = 8;  // or as many
+constexpr int kStepVectors = 4;
+constexpr int kPartSteps = 16;               // preamble/tiling.h
+constexpr int kMostParts = 16;               // that are not added one after the other
+constexpr int kRowThreads = 512;             // in whose order a row is recomputed
 constexpr std::int64_t kMaxRowBits = 16384;  // of a row: two tiles are 64 KiB, which all GPUs have
 constexpr std::int64_t kMaxSmemElements = 16384;  // of x: 32 of the 48 KiB of a block
 constexpr std::int64_t kProcessors = 132;
@@ -41,20 +44,6 @@ Size length_of(AxisSpan reduced) {
   return length;
 }
 
-// How groups divide into steps of four vectors; nothing if a step would contain a part of a group.
-std::optional<TileSchedule> groups_in_steps(AxisSpan reduced, int width) {
-  TileSchedule tiles;
-  const Size vectors = reduced.back().size / width;
-  if (reduced.size() > 1 && vectors % 4 != 0) {
-    if (vectors > 2) return std::nullopt;
-    tiles.vectors_per_group = static_cast<int>(vectors);
-  } else {
-    tiles.vectors_per_group = 4;
-    tiles.steps_per_group = static_cast<int>((vectors + 3) / 4);
-  }
-  return tiles;
-}
-
 // An operand, and the one that stands in its place in the second of two sums.
 ScratchVector<std::size_t> in_each_sum(const ProductValues& values, std::size_t operand) {
   ScratchVector<std::size_t> operands;
@@ -65,26 +54,29 @@ ScratchVector<std::size_t> in_each_sum(const ProductValues& values, std::size_t 
   return operands;
 }
 
-// Sets the schedule's tiles and width for a split reduction within the block
-// (preamble/split_k_tiles.h), if the operands allow it: 4-bit weights in rows of a few parts, with
-// the numbers of groups in arrays whose rows are whole chunks of 16 bytes. Returns whether they do.
-bool choose_split_k(const TypedGraph& graph, std::span<const SizedOperand> operands,
-                    const ScratchVector<MergedAxis>& axes, const ProductValues& values, NodeId sum,
-                    SizedLayout& layout) {
-  constexpr int kStepBits = 256;  // four threads have 8 bytes each
+// Whether a split reduction within the block (preamble/split_k_tiles.h) takes the operands: 4-bit
+// weights in rows of a few parts, with the numbers of groups in arrays whose rows are whole chunks
+// of 16 bytes.
+bool takes_split_k(const TypedGraph& graph, std::span<const SizedOperand> operands,
+                   const ScratchVector<MergedAxis>& axes, const ProductValues& values, NodeId sum,
+                   const SizedLayout& layout) {
+  constexpr int kVectorBits = 64;  // of a thread
   constexpr std::int64_t kStepsOfChains = 32;
   constexpr int kGroups = 8;  // whose scales are 16 bytes
+  constexpr int kLeastRows = 8;
   const ProductForm& form = *values.form(sum);
-  const auto count = static_cast<std::size_t>(layout.schedule.reduction.axes);
+  const Schedule& schedule = layout.schedule;
+  const auto count = static_cast<std::size_t>(schedule.reduction.axes);
   const AxisSpan reduced = AxisSpan(axes).last(count);
   const std::size_t weights = values.operand_of(graph.nodes[form.weight]);
   const int weight_bits = bits(operands[weights].dtype);
-  const int width = kStepBits / 4 / weight_bits;
+  const int width = schedule.width;
   const Size most = std::min(kSplitWaves * kPartVectors * width, kMaxSmemElements);
   const Size length = length_of(reduced);
-  if (!is_packed(operands[weights].dtype) || layout.schedule.products.columns != 1 || count != 2 ||
-      !form.scale || reduced.back().size % (4 * width) != 0 ||
-      length % (kStepsOfChains * 4 * width) != 0 || length > most || reduced[0].size % kGroups != 0)
+  if (width * weight_bits != kVectorBits || schedule.products.columns != 1 || count != 2 ||
+      schedule.products.vector_axes != 1 || !form.scale ||
+      length % (kStepsOfChains * kStepVectors * width) != 0 || length > most ||
+      reduced[0].size % kGroups != 0 || layout.rows * schedule.products.tiles.sums < kLeastRows)
     return false;
   const std::size_t group_axis = axes.size() - 2;
   const auto begins_chunks = [&](std::size_t i, std::size_t inner, int lanes) {
@@ -105,13 +97,6 @@ bool choose_split_k(const TypedGraph& graph, std::span<const SizedOperand> opera
       return false;
     dtype = operands[i].dtype;
   }
-  TileSchedule tiles;
-  tiles.split_k = true;
-  tiles.vectors_per_group = 4;
-  tiles.steps_per_group = static_cast<int>(reduced.back().size / (4 * width));
-  layout.schedule.width = width;
-  layout.schedule.products.lanes = kChunk;
-  layout.schedule.products.tiles = tiles;
   return true;
 }
 
@@ -143,49 +128,65 @@ void clear_before_pdl_wait(Schedule& schedule) {
   }
 }
 
-}  // namespace
-
-// Whether three or four vectors take vectors of weights that are half as wide, so that each column
-// of the instruction is of one of them and not also of a group. As measured on an H100, that pays
-// for rows that do not fit the waves' registers, and for as many tiles as leave x there, but not
-// for so few that two blocks of each multiprocessor have them, or for very many.
-bool takes_narrow_loads(Size row_bits, Size tiles) {
-  return row_bits > kMaxRowBits || (tiles > 2 * kProcessors && tiles < kMany);
+// How many sets of a row a wave takes one after the other (preamble/tiling.h): as many as leave the
+// longest wave the least to do. Of few vectors few sets, which takes fewer registers; of more many,
+// which takes less shared memory.
+int choose_run(Size sets, int waves, const ProductSchedule& products) {
+  constexpr int kSlotBytes = 8192;  // beside x in shared memory
+  const int most = kPartSteps / products.tiles.steps;
+  if (sets * products.tiles.steps > kPartSteps * kMostParts) return most;
+  const bool few = products.columns <= 4;
+  const int slot = kRows * products.columns * 4 * (products.tiles.prefetch ? 2 : 1);
+  const int slots = products.columns <= 2 ? kSlotBytes / slot : 4 * kSlotBytes / slot;
+  int chosen = most;
+  Size least = ((sets + most - 1) / most + waves - 1) / waves * most;
+  for (int run = most / 2; run > 0; run /= 2) {
+    const Size runs = (sets + run - 1) / run;
+    const Size longest = (runs + waves - 1) / waves * run;
+    if (runs > slots || longest > least || (longest == least && !few)) continue;
+    chosen = run;
+    least = longest;
+  }
+  return chosen;
 }
 
-// The columns of the matrix instruction are those of x times the groups of a step: takes the
-// largest width with room for them.
-void choose_tiles(const TypedGraph& graph, std::span<const SizedOperand> operands,
-                  const ScratchVector<MergedAxis>& axes, SizedLayout& layout) {
-  const auto count = static_cast<std::size_t>(layout.schedule.reduction.axes);
-  const AxisSpan reduced = AxisSpan(axes).last(count);
-  if (layout.rows < kMinRows || layout.rows > kMostRowElements ||
-      length_of(reduced) > kMostRowElements) {
-    return;
+}  // namespace
+
+bool may_be_tile_weights(const SizedOperand& operand) {
+  return !operand.output && !operand.iota && bits(operand.dtype) <= kMostWeightBits;
+}
+
+int tile_width(const ScratchVector<MergedAxis>& reduced, std::size_t vector_axes) {
+  const Size elements = length_of(AxisSpan(reduced).last(vector_axes));
+  const int together = vector_axes < reduced.size() ? kStepVectors : 1;
+  for (const int width : {kWidth, kNarrowWidth}) {
+    if (elements % (together * width) == 0) return width;
   }
-  const bool gathers = std::ranges::any_of(
-      layout.schedule.operands,
-      [](const OperandSchedule& operand) { return operand.access == Access::strided; });
-  if (gathers) return;
-  const bool may_be_weights = std::ranges::any_of(operands, [](const SizedOperand& operand) {
-    return !operand.output && bits(operand.dtype) <= kMostWeightBits;
-  });
-  if (!may_be_weights) return;
-  Schedule trial = layout.schedule;
-  trial.products.tiles.vectors_per_group = 4;
-  trial.width = kWordBits / 4;
-  const ProductValues values(graph, trial);
+  return 0;
+}
+
+bool choose_tiles(const TypedGraph& graph, std::span<const SizedOperand> operands,
+                  const ScratchVector<MergedAxis>& axes, std::size_t weights, SizedLayout& layout) {
+  Schedule& schedule = layout.schedule;
+  TileSchedule& tiles = schedule.products.tiles;
+  const auto count = static_cast<std::size_t>(schedule.reduction.axes);
+  const auto vector_axes = static_cast<std::size_t>(schedule.products.vector_axes);
+  const AxisSpan reduced = AxisSpan(axes).last(count);
+  if (layout.rows > kMostRowElements || length_of(reduced) > kMostRowElements) return false;
+  const Size vectors = length_of(reduced.last(vector_axes)) / schedule.width;
+  tiles.steps_per_group = static_cast<int>((vectors + kStepVectors - 1) / kStepVectors);
+  const ProductValues values(graph, schedule);
   const std::optional<NodeId> sum = values.tile_sum();
-  if (!sum) return;
-  const std::size_t weights = values.operand_of(graph.nodes[values.form(*sum)->weight]);
+  if (!sum || values.operand_of(graph.nodes[values.form(*sum)->weight]) != weights) return false;
   const NodeId vector = values.tile_vector(*sum);
   // Rows of both sums are as far apart, so that they can take turns in a tile.
   for (const auto& [first, second] : values.paired_operands()) {
     const auto is_alike = [&, first = first, second = second](const MergedAxis& axis) {
       return axis.strides[first] == axis.strides[second];
     };
-    if (!std::ranges::all_of(axes, is_alike)) return;
+    if (!std::ranges::all_of(axes, is_alike)) return false;
   }
+  tiles.sums = values.second_tile_sum() ? 2 : 1;
   const auto is_aligned = [&](std::size_t i, int width) {
     return std::ranges::all_of(in_each_sum(values, i), [&](std::size_t at) {
       const int alignment =
@@ -193,34 +194,40 @@ void choose_tiles(const TypedGraph& graph, std::span<const SizedOperand> operand
       return alignment * 8 >= width * bits(operands[at].dtype);
     });
   };
-  if (!is_contiguous(reduced, weights) || trial.operands[weights].start) return;
-  if (values.staged() != vector) {  // what is staged is contiguous and aligned
-    const std::size_t x = values.operand_of(graph.nodes[vector]);
-    if (!is_contiguous(reduced, x) || !is_aligned(x, kChunk)) return;
-  }
-  const auto has_tiles = [&] {
-    layout.schedule.products.tiles.sums = values.second_tile_sum() ? 2 : 1;
-    mark_before_pdl_wait(graph, values, *values.form(*sum), layout.schedule);
+  // Whether vectors are loaded from where a row begins; else their elements are gathered.
+  const auto is_direct = [&](std::size_t i, int width) {
+    return std::ranges::all_of(in_each_sum(values, i), [&](std::size_t at) {
+      return schedule.operands[at].access == Access::contiguous && is_contiguous(reduced, at) &&
+             !schedule.operands[at].start && is_aligned(at, width);
+    });
   };
-  if (choose_split_k(graph, operands, axes, values, *sum, layout)) return has_tiles();
-  const Size sums = values.second_tile_sum() ? 2 : 1;
-  const bool is_narrow = takes_narrow_loads(length_of(reduced) * bits(operands[weights].dtype),
-                                            (layout.rows * sums + kRows - 1) / kRows);
-  for (int width = kWordBits / bits(operands[weights].dtype); width >= kChunk; width /= 2) {
-    if (reduced.back().size % width != 0 || !is_aligned(weights, width)) continue;
-    const std::optional<TileSchedule> tiles = groups_in_steps(reduced, width);
-    if (!tiles || trial.products.columns > 2 * tiles->vectors_per_group) continue;
-    const bool shares_columns = trial.products.columns > 2 && tiles->vectors_per_group < 4;
-    if (shares_columns && width > kRegisterLanes && is_narrow) continue;
-    layout.schedule.width = width;
-    layout.schedule.products.lanes = kChunk;
-    layout.schedule.products.tiles = *tiles;
-    layout.schedule.products.tiles.x_in_registers =
-        tiles->vectors_per_group == 4 && width == kRegisterLanes &&
-        length_of(reduced) * bits(operands[weights].dtype) <= kMaxRowBits &&
-        is_aligned(weights, std::max(width, kWordBits / bits(operands[weights].dtype)));
-    return has_tiles();
-  }
+  const bool direct_weights = is_direct(weights, schedule.width);
+  // What is staged is contiguous and aligned.
+  const bool direct_vector =
+      values.staged() == vector || is_direct(values.operand_of(graph.nodes[vector]), kChunk);
+  const auto gather = [&](std::size_t i) {
+    for (const std::size_t at : in_each_sum(values, i)) {
+      schedule.operands[at].access = Access::strided;
+      schedule.operands[at].outer_axes = outer_axes_of(axes, at);
+    }
+  };
+  // By the values' form, which they do not change.
+  const int weight_bits = bits(operands[weights].dtype);
+  const bool direct = direct_weights && direct_vector;
+  tiles.split_k = direct && takes_split_k(graph, operands, axes, values, *sum, layout);
+  tiles.x_in_registers = direct && schedule.width == kWidth &&
+                         length_of(reduced) * weight_bits <= kMaxRowBits &&
+                         is_aligned(weights, kWordBits / weight_bits);
+  tiles.x_in_smem = direct_vector;
+  // Vectors of less than 16 bytes, in rows of whole chunks of as many.
+  tiles.staged = direct_weights && schedule.width * weight_bits < kWordBits &&
+                 length_of(reduced) % (kStepVectors * schedule.width) == 0 &&
+                 is_aligned(weights, kWordBits / weight_bits);
+  tiles.steps = kWordBits / (weight_bits * schedule.width);  // of which a thread has 16 bytes
+  mark_before_pdl_wait(graph, values, *values.form(*sum), schedule);
+  if (!direct_weights) gather(weights);
+  if (!direct_vector) gather(values.operand_of(graph.nodes[vector]));
+  return true;
 }
 
 // As measured on an H200 with rows of 4096 weights, and on an H100 with rows of 14336: persistent
@@ -261,9 +268,9 @@ void map_split_k_tiles(SizedLayout& layout, Size batches) {
 // As measured on an H200 with rows of 4096 weights. One or two vectors: with few tiles, as many
 // waves as there are sets share a tile, with registers for a set each; with more tiles, smaller
 // sets leave registers for more waves; with very many, persistent blocks prefetch. More vectors do
-// not fit next to other blocks. With five and more, or with three and a middling number of tiles,
+// not fit next to other blocks. With five and more, or with three and more tiles than blocks,
 // sixteen waves in persistent blocks keep vectors of 4096 elements in their registers; else vectors
-// come from the cache each time.
+// come from the cache each time. None of that shows in the order of adding (preamble/tiling.h).
 void map_tiles(SizedLayout& layout, Size batches) {
   constexpr std::int64_t kFew = 512;
   constexpr std::int64_t kPersistentBlocks = 660;  // blocks
@@ -275,46 +282,67 @@ void map_tiles(SizedLayout& layout, Size batches) {
   const Size count = (layout.rows * tiles.sums + kRows - 1) / kRows;
   const Size all = count * batches;
   const int columns = schedule.products.columns;
+  const auto recomputes = [&] {
+    schedule.products.turns = kRowThreads / schedule.reduction.threads;
+  };
   if (tiles.split_k) {
     map_split_k_tiles(layout, batches);
+    recomputes();
     return clear_before_pdl_wait(schedule);
   }
+  const bool gathers = std::ranges::any_of(schedule.operands, [](const OperandSchedule& operand) {
+    return operand.access == Access::strided;
+  });
   schedule.products.rows = kRows;
   schedule.reduction.threads = all <= kFew ? 256 : 128;
   const Size parts = layout.vectors / kPart;
   tiles.x_in_registers = tiles.x_in_registers && layout.vectors % kPart == 0 &&
                          parts >= kMinWaves && parts <= kMostWaves &&
                          std::has_single_bit(static_cast<std::uint64_t>(parts)) &&
-                         (columns > 4 || (columns > 2 && all > 2 * kProcessors && all < kMany));
+                         (columns > 4 || (columns > 2 && all > 2 * kProcessors));
+  const int loaded = tiles.steps;  // 16 bytes
+  // Vectors of eight bytes are loaded as fast for more than two columns, which take longer.
+  tiles.staged = tiles.staged && !tiles.x_in_registers && !gathers &&
+                 (columns <= 2 || schedule.width < kWidth);
   if (tiles.x_in_registers) {
     tiles.steps = 4;
     tiles.min_blocks = kMostWaves / static_cast<int>(parts);
     schedule.reduction.threads = 32 * static_cast<int>(parts);
+  } else if (gathers) {
+    tiles.steps = 2;
+    tiles.min_blocks = all <= kFew ? 2 : 4;
   } else if (columns > 2) {
-    tiles.steps = 4;
+    // Eight where waves then have a set each, all of which is loaded at once.
+    const bool at_once = all <= kFew && layout.vectors <= kStepVectors * 8 * 8;
+    tiles.steps = columns <= 4 && (at_once || schedule.width < kWidth) ? 8 : 4;
     tiles.min_blocks = all <= kFew ? 2 : tiles.sums == 2 ? 3 : 4;  // a thread stores two results
   } else if (all <= kFew) {
-    tiles.steps = 4;
+    tiles.steps = tiles.staged ? 2 * loaded : 4;
     tiles.min_blocks = columns == 1 ? 2 : 3;
   } else {
-    tiles.steps = 2;
+    tiles.steps = tiles.staged ? 2 * loaded : 2;
     tiles.prefetch = columns == 1 && all >= kMany;
-    tiles.min_blocks = tiles.prefetch ? 5 : columns == 1 && schedule.width > 16 ? 8 : 6;
+    tiles.min_blocks = tiles.prefetch ? 5 : columns == 1 && loaded > 1 ? 8 : 6;
   }
   // With more tiles, x, which then arrives after the weights, would take longer than the kernels
   // before this one, unless it is loaded once.
   tiles.weights_before_pdl_wait = all <= kFew || tiles.x_in_registers;
   clear_before_pdl_wait(schedule);
-  const Size set = Size{4} * tiles.steps;
+  const int waves = schedule.reduction.threads / 32;
+  const Size set = Size{kStepVectors} * tiles.steps;
   const Size sets = (layout.vectors + set - 1) / set;
   tiles.sets = static_cast<int>(sets);
+  tiles.run = tiles.x_in_registers ? 1 : choose_run(sets, waves, schedule.products);
   tiles.whole = layout.vectors % set == 0;
-  tiles.x_in_smem = columns <= 2 && sets * set * schedule.width * columns <= kMaxSmemElements;
+  tiles.x_in_smem =
+      tiles.x_in_smem && columns <= 2 && sets * set * schedule.width * columns <= kMaxSmemElements;
+  if (columns == 2 && !tiles.x_in_smem && tiles.min_blocks > 2) --tiles.min_blocks;  // for x
   const Size persistent = tiles.x_in_registers ? kProcessors * tiles.min_blocks
                           : tiles.prefetch     ? kPersistentBlocks
                                                : all;
   layout.row_blocks = std::min(count, std::max<Size>(1, persistent / batches));
   layout.work_items = layout.row_blocks * batches;
+  recomputes();
 }
 
 }  // namespace kiln::fusion

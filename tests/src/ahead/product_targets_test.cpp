@@ -245,6 +245,31 @@ TEST(TiledSums, TakeAScaleThatIsSquaredAgainAndAgain) {
   EXPECT_NE(source.find("sum_tiles<"), std::string::npos);
 }
 
+// Neither how many rows there are shows, nor where elements lie.
+TEST(TiledSums, AreThoseOfFewRowsAndOfElementsAnywhere) {
+  const auto is_tiled = [](DType weights, std::int64_t columns, std::int64_t rows,
+                           const Dims& of_weights, const Dims& of_vectors) {
+    Specification specification;
+    specification.arguments = matrix_vector(weights, columns, rows);
+    specification.arguments[0].strides = of_weights;
+    specification.arguments[3].strides = of_vectors;
+    const std::string source = emit_for(parse("f", kMatrixVector), specification, "sm_90", false);
+    return source.find("using Tiles = ") != std::string::npos;
+  };
+  for (const DType dtype : {DType::u4, DType::u8}) {
+    for (const std::int64_t rows : {2, 5, 63}) {
+      EXPECT_TRUE(is_tiled(dtype, 1, rows, {}, {}));
+      EXPECT_TRUE(is_tiled(dtype, 8, rows, {}, {}));  // though activations have more bytes
+      EXPECT_TRUE(is_tiled(dtype, 40, rows, {1, 0, 64 * rows, rows}, {}));
+    }
+    EXPECT_TRUE(is_tiled(dtype, 3, 1, {}, {}));
+    EXPECT_EQ(is_tiled(dtype, 1, 1, {}, {}), dtype == DType::u4);
+    EXPECT_TRUE(is_tiled(dtype, 3, 100, {4097, 0, 64, 1}, {}));
+    EXPECT_TRUE(is_tiled(dtype, 3, 100, {}, {1, 192, 3}));
+  }
+  EXPECT_FALSE(is_tiled(DType::u8, 3, 100, {1, 0, 6400, 100}, {}));  // columns follow the tree
+}
+
 // Waves split rows where there is one vector x and the numbers of groups come in chunks of 16
 // bytes.
 TEST(TiledSums, SplitRowsOverWaves) {
@@ -277,20 +302,20 @@ TEST(TiledSums, LoadWeightsBeforeThePdlWait) {
   }
 }
 
-// Waves keep their part of five to eight vectors in registers, if all waves of a block together
+// Waves keep their part of three to eight vectors in registers, if all waves of a block together
 // have the whole row and its weights fit shared memory.
 TEST(TiledSums, KeepVectorsInRegisters) {
   const auto keeps = [](const char* text, DType weights, std::int64_t columns) {
     const std::string source = source_of(text, weights, columns, "sm_90", {});
     return source.find("sum_register_tiles<Tiles>(") != std::string::npos;
   };
-  for (const std::int64_t columns : {5, 8}) {
+  for (const std::int64_t columns : {3, 5, 8}) {
     EXPECT_TRUE(keeps(kMatrixVector, DType::u4, columns));
     EXPECT_TRUE(keeps("sum((f32(q) - bias) * scale * x, -1, -2)", DType::i4, columns));
     EXPECT_FALSE(keeps(kMatrixVector, DType::u8, columns));  // more than a block has room for
   }
   EXPECT_FALSE(keeps(kMatrixVector, DType::u4, 1));
-  EXPECT_FALSE(keeps(kMatrixVector, DType::u4, 4));
+  EXPECT_FALSE(keeps(kMatrixVector, DType::u4, 2));
 }
 
 // Of eight columns NVRTC 13 spills up to four registers.
@@ -330,6 +355,15 @@ TEST(NvidiaProducts, Compile) {
       EXPECT_FALSE(kernel.code.empty());
       EXPECT_LE(kernel.resources.scratch.value_or(0), spill_bytes_allowed(columns))
           << target << ", " << name(dtype) << ", " << columns << " columns";
+    }
+    // Elements that lie anywhere are gathered.
+    for (const bool weights : {false, true}) {
+      Specification specification = specification_of(kMatrixVector, DType::u4, columns);
+      specification.arguments[weights ? 0 : 3].strides =
+          weights ? Dims{4100, 0, 64, 1} : Dims{1, 64 * columns, columns};
+      const CompiledKernel kernel =
+          compile_for(parse("checked", kMatrixVector), specification, target);
+      EXPECT_EQ(kernel.resources.scratch.value_or(0), 0) << target << ", " << columns << " columns";
     }
     for (const char* text : {"cumsum(x, -1), cummax(x, -1)", "cumprod(x, 0), x"}) {
       Specification specification;

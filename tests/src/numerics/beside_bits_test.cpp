@@ -105,6 +105,13 @@ class ProductBits : public BesideBits {
     return inputs;
   }
 
+  /// Whether matrix instructions may add them up, which are not taken for large transposed
+  /// matrices.
+  static bool may_be_in_tiles(const Products& products) {
+    return GetParam() == DeviceType::cuda && bits(products.weights) <= 8 &&
+           (products.activations == DType::bf16 || products.activations == DType::f16);
+  }
+
   /// Some rows and columns, computed by themselves.
   HostArray part(const Products& products, const std::vector<HostArray>& inputs, std::int64_t row,
                  std::int64_t rows, std::int64_t column, std::int64_t columns) const {
@@ -117,18 +124,18 @@ class ProductBits : public BesideBits {
   }
 
   void check(const Products& products, std::initializer_list<std::int64_t> columns,
-             std::initializer_list<std::int64_t> rows) const {
-    constexpr std::int64_t kRows = 40;
+             std::initializer_list<std::int64_t> rows, std::int64_t all_rows = 40) const {
     constexpr std::int64_t kColumns = 8;
-    const std::vector<HostArray> inputs = draw_inputs(products, kRows, kColumns);
-    const HostArray whole = part(products, inputs, 0, kRows, 0, kColumns);
+    const std::vector<HostArray> inputs = draw_inputs(products, all_rows, kColumns);
+    const HostArray whole = part(products, inputs, 0, all_rows, 0, kColumns);
     for (const std::int64_t count : columns) {
       const std::int64_t column = kColumns - count;
-      expect_same(part(products, inputs, 0, kRows, column, count), part_of(whole, 0, column, count),
+      expect_same(part(products, inputs, 0, all_rows, column, count),
+                  part_of(whole, 0, column, count),
                   fmt::format("{}: {} columns", products.description(), count));
     }
     for (const std::int64_t count : rows) {
-      const std::int64_t row = kRows - count;
+      const std::int64_t row = all_rows - count;
       expect_same(part(products, inputs, row, count, 0, kColumns), part_of(whole, 1, row, count),
                   fmt::format("{}: {} rows", products.description(), count));
     }
@@ -173,6 +180,83 @@ TEST_P(ProductBits, DoNotShowWhatIsDrawn) {
         kFloats[draw(std::ssize(kFloats))],   kActivations[draw(std::ssize(kActivations))],
         1 + draw(draw(2) == 0 ? 6 : 48),      32 << draw(3)};
     check(products, {1 + draw(3), 4 + draw(4)}, {1 + draw(39)});
+  }
+}
+
+// Rows that waves share and that they have for themselves, vectors in registers, in shared memory
+// and in neither; rows of more than sixteen parts of sixteen steps, of parts of one, and with a
+// part of a step at the end (preamble/tiling.h).
+TEST_P(ProductBits, DoNotShowRowsOrColumnsOfMatrixInstructions) {
+  if (GetParam() != DeviceType::cuda) GTEST_SKIP() << "only NVIDIA GPUs have such instructions";
+  for (const Products& products : {
+           Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 64, 64},
+           Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 224, 64},
+           Products{DType::i4, Dequantised::zero_point, DType::f16, DType::f16, 32, 64},
+           Products{DType::u4, Dequantised::subtracted_bias, DType::f32, DType::bf16, 64, 64},
+           Products{DType::u4, Dequantised::scaled, DType::bf16, DType::bf16, 300, 64},
+           Products{DType::u4, Dequantised::bias, DType::bf16, DType::f16, 67, 32},
+           Products{DType::i4, Dequantised::plain, DType::f32, DType::bf16, 1, 1'016},
+           Products{DType::u8, Dequantised::bias, DType::bf16, DType::bf16, 32, 64},
+           Products{DType::i8, Dequantised::scaled, DType::f32, DType::f16, 17, 128},
+           Products{DType::i8, Dequantised::bias, DType::f32, DType::bf16, 9, 32},
+           Products{DType::f8e4m3, Dequantised::scaled, DType::bf16, DType::bf16, 32, 64},
+           Products{DType::f8e5m2, Dequantised::plain, DType::f32, DType::f16, 1, 3'000},
+       }) {
+    check(products, {1, 2, 3, 4, 5, 6, 7}, {1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 512}, 520);
+  }
+  for (const Products& products :
+       {Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 64, 64},
+        Products{DType::u8, Dequantised::scaled, DType::bf16, DType::f16, 48, 64},
+        Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 80, 32}}) {
+    check(products, {1, 2, 3}, {1, 65, 4'096}, 9'000);
+  }
+}
+
+// Of many rows blocks take several tiles.
+TEST_P(ProductBits, DoNotShowManyRowsOfMatrixInstructions) {
+  if (GetParam() != DeviceType::cuda) GTEST_SKIP() << "only NVIDIA GPUs have such instructions";
+  constexpr std::int64_t kRows = 70'000;
+  for (const Products& products :
+       {Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 16, 64},
+        Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 32, 64},
+        Products{DType::i8, Dequantised::scaled, DType::f32, DType::bf16, 7, 32}}) {
+    for (const std::int64_t columns : {1, 3, 8}) {
+      const std::vector<HostArray> inputs = draw_inputs(products, kRows, columns);
+      const HostArray whole = part(products, inputs, 0, kRows, 0, columns);
+      for (const std::int64_t rows : {std::int64_t{40}, kRows / 4}) {
+        expect_same(part(products, inputs, kRows - rows, rows, 0, columns),
+                    part_of(whole, 1, kRows - rows, rows),
+                    fmt::format("{}: {} rows, {} columns", products.description(), rows, columns));
+      }
+    }
+  }
+}
+
+// Matrices side by side, each with vectors of its own, and more vectors than a block takes.
+TEST_P(ProductBits, DoNotShowBatchesBeside) {
+  const std::string text = "q = q; x = x; a = a; b = b; sum((f32(q) * a + b) * f32(x), -1, -2)";
+  testing::Share share(GetParam(), 2, testing::random_seed());
+  for (const DType dtype : {DType::u4, DType::i8}) {
+    for (const std::int64_t columns : {1, 3, 24}) {
+      if (!share.next()) continue;
+      const std::int64_t groups = GetParam() == DeviceType::cuda ? 32 : 3;
+      const std::vector<HostArray> inputs = {
+          testing::random_array(dtype, {3, 1, 20, groups, 64}, 1),
+          testing::random_array(DType::bf16, {3, columns, 1, groups, 64}, 2),
+          testing::random_array(DType::bf16, {3, 1, 20, groups, 1}, 3),
+          testing::random_array(DType::bf16, {3, 1, 20, groups, 1}, 4)};
+      const HostArray whole = run_alone(text, inputs, {3, columns, 20, 1, 1});
+      for (const std::int64_t batch : {0, 2}) {
+        std::vector<HostArray> own = inputs;
+        for (HostArray& input : own) input = part_of(input, 0, batch, 1);
+        const HostArray of_batch = part_of(whole, 0, batch, 1);
+        expect_same(run_alone(text, own, {1, columns, 20, 1, 1}), of_batch,
+                    fmt::format("{}, {} columns: a batch", name(dtype), columns));
+        own[1] = part_of(own[1], 1, columns - 1, 1);
+        expect_same(run_alone(text, own, {1, 1, 20, 1, 1}), part_of(of_batch, 1, columns - 1, 1),
+                    fmt::format("{}, one of {} columns", name(dtype), columns));
+      }
+    }
   }
 }
 
@@ -233,6 +317,34 @@ TEST_P(ProductBits, DoNotShowGapsBetweenRows) {
   }
 }
 
+// Where scales and biases lie: rows of them, columns, or every other one.
+TEST_P(ProductBits, DoNotShowWhereScalesLie) {
+  testing::Share share(GetParam(), 3, testing::random_seed());
+  for (const Products& products :
+       {Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 32, 64},
+        Products{DType::i8, Dequantised::zero_point, DType::bf16, DType::f16, 8, 32},
+        Products{DType::u4, Dequantised::bias, DType::f16, DType::f32, 8, 64}}) {
+    if (!share.next()) continue;
+    for (const std::int64_t columns : {1, 3}) {
+      const std::vector<HostArray> inputs = draw_inputs(products, 40, columns);
+      const HostArray want = run_alone(products.text(), inputs, {columns, 40, 1, 1});
+      for (const Dims& strides :
+           {Dims{1, 40, 1}, Dims{2 * products.groups, 2, 1}, Dims{products.groups + 1, 1, 1}}) {
+        std::vector<HostArray> own = inputs;
+        for (const std::size_t i : {2u, 3u}) {
+          own[i] = HostArray::strided(products.parts, inputs[i].shape, strides, 1);
+          for (std::int64_t k = 0; k < inputs[i].size(); ++k) {
+            set_bits(own[i], testing::place_of(own[i], k), get_bits(inputs[i], k));
+          }
+        }
+        expect_same(run_alone(products.text(), own, {columns, 40, 1, 1}), want,
+                    fmt::format("{}, {} columns, scales {} apart", products.description(), columns,
+                                fmt::join(strides, " ")));
+      }
+    }
+  }
+}
+
 /// The elements of an array at other places: its axes in memory in that order, the outermost one
 /// first, with so many elements behind each step along an axis, and `lead` before the first.
 struct ElementPlaces {
@@ -241,6 +353,11 @@ struct ElementPlaces {
   std::int64_t lead = 0;
   std::vector<bool> backwards = {};
 };
+
+/// Whether neighbours of weights in memory are of neighbouring rows.
+bool lie_across(const ElementPlaces& weights) {
+  return std::ranges::find(weights.order, 0U) > std::ranges::find(weights.order, 2U);
+}
 
 HostArray at_places(const HostArray& packed, const ElementPlaces& places) {
   const Dims& shape = packed.shape;
@@ -291,9 +408,11 @@ TEST_P(ProductBits, DoNotShowWhereElementsLie) {
                                 {{0, 1, 3, 2}, {0, 0, 0, 0}},
                                 {{0, 1, 2, 3}, {1, 0, 3, 0}, 1},
                                 {{0, 1, 2, 3}, {0, 0, 0, 0}, 0, {false, false, true, true}}}};
-  testing::Share share(GetParam(), 6, testing::random_seed());
+  testing::Share share(GetParam(), 7, testing::random_seed());
   for (const Products& products : {
            Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 4, 64},
+           Products{DType::u4, Dequantised::zero_point, DType::f16, DType::bf16, 32, 64},
+           Products{DType::i8, Dequantised::bias, DType::f32, DType::f16, 5, 32},
            Products{DType::u4, Dequantised::plain, DType::f32, DType::bf16, 3, 40},
            Products{DType::i4, Dequantised::scaled, DType::f16, DType::u4, 3, 64},
            Products{DType::i8, Dequantised::scaled, DType::f32, DType::i8, 6, 32},
@@ -323,13 +442,18 @@ TEST_P(ProductBits, DoNotShowWhereElementsLie) {
       };
       const auto& of_weights = many_columns ? kWeights.smaller : kWeights.larger;
       const auto& of_activations = many_columns ? kActivations.larger : kActivations.smaller;
+      const auto has_other_order = [&](const ElementPlaces& places) {
+        return !many_columns && may_be_in_tiles(products) && lie_across(places);
+      };
       for (const ElementPlaces& places : of_weights) {
+        if (has_other_order(places)) continue;
         check(at_places(inputs[0], places), inputs[1], "weights in " + describe(places));
       }
       for (const ElementPlaces& places : of_activations) {
         const HostArray activations = at_places(inputs[1], places);
         check(inputs[0], activations, "activations in " + describe(places));
         for (const ElementPlaces& other : {of_weights.front(), of_weights.back()}) {
+          if (has_other_order(other)) continue;
           check(at_places(inputs[0], other), activations,
                 fmt::format("activations in {}, weights in {}", describe(places), describe(other)));
         }
@@ -379,6 +503,7 @@ TEST_P(ProductBits, DoNotShowPlacesThatAreDrawn) {
     const bool more_weights = rows * bits(products.weights) >= columns * bits(products.activations);
     const ElementPlaces weights = draw_places(3, more_weights);
     const ElementPlaces activations = draw_places(4, !more_weights);
+    if (more_weights && may_be_in_tiles(products) && lie_across(weights)) continue;
     std::vector<HostArray> own = inputs;
     own[0] = at_places(inputs[0], weights);
     own[1] = at_places(inputs[1], activations);
@@ -400,24 +525,13 @@ TEST_P(ProductBits, DoNotShowThatAMatrixIsTransposed) {
         Products{DType::f8e4m3, Dequantised::scaled, DType::f32, DType::f16, 40, 128},
         Products{DType::i8, Dequantised::bias, DType::bf16, DType::bf16, 20, 64},
         Products{DType::u4, Dequantised::zero_point, DType::bf16, DType::f32, 36, 64}}) {
-    if (!share.next()) continue;
+    if (may_be_in_tiles(products) || !share.next()) continue;
     for (const std::int64_t rows : {63, 20, emulated ? 62 : 9'000}) {
       const std::int64_t columns = rows == 20 ? 6 : 1;
       const std::vector<HostArray> inputs = draw_inputs(products, rows, columns);
       std::vector<HostArray> own = inputs;
       own[0] = at_places(inputs[0], {{1, 2, 0}, {0, 0, 0}});
-      const bool in_tiles =
-          GetParam() == DeviceType::cuda && rows >= 64 && bits(products.weights) <= 8;
-      HostArray want = HostArray::contiguous(DType::f32, {columns, rows, 1, 1});
-      if (in_tiles) {  // these have another order: less rows at a time
-        constexpr std::int64_t kRows = 60;
-        for (std::int64_t row = 0; row < rows; row += kRows) {
-          const HostArray some = part(products, inputs, row, kRows, 0, columns);
-          for (std::int64_t i = 0; i < kRows; ++i) set_bits(want, row + i, get_bits(some, i));
-        }
-      } else {
-        want = run_alone(products.text(), inputs, {columns, rows, 1, 1});
-      }
+      const HostArray want = run_alone(products.text(), inputs, {columns, rows, 1, 1});
       expect_same(run_alone(products.text(), own, {columns, rows, 1, 1}), want,
                   fmt::format("{}: {} rows, {} columns", products.description(), rows, columns));
     }
@@ -470,28 +584,55 @@ TEST_P(ProductBits, DoNotShowWhereElementsLieInOtherProducts) {
 
 // A result that is not finite is computed again, others beside it are not.
 TEST_P(ProductBits, DoNotShowInfinitiesBeside) {
-  const Products products{DType::u4, Dequantised::zero_point, DType::f32, DType::f32, 4, 64};
-  std::vector<HostArray> inputs = draw_inputs(products, 40, 8);
-  const HostArray whole = part(products, inputs, 0, 40, 0, 8);
-  for (const auto& [columns, transposed] :
-       {std::pair(1, false), {4, false}, {1, true}, {4, true}}) {
-    std::vector<HostArray> own = inputs;
-    own[1] = part_of(own[1], 0, 0, columns);
-    if (transposed) own[0] = at_places(own[0], {{1, 2, 0}, {0, 0, 0}});
-    set_bits(own[1], 5, testing::bits_of(INFINITY, DType::f32));          // of column 0
-    set_bits(own[2], 4 * 6 + 1, testing::bits_of(INFINITY, DType::f32));  // of row 6
-    HostArray got = run_alone(products.text(), own, {columns, 40, 1, 1});
-    HostArray want = part_of(whole, 0, 0, columns);
-    for (std::int64_t column = 0; column < columns; ++column) {
-      for (std::int64_t row = 0; row < 40; ++row) {
-        const std::int64_t at = column * 40 + row;
-        if (column != 0 && row != 6) continue;
-        EXPECT_FALSE(std::isfinite(testing::number_at(got, at)));
-        set_bits(got, at, 0);
-        set_bits(want, at, 0);
+  for (const DType activations : {DType::f32, DType::bf16}) {
+    const Products products{DType::u4, Dequantised::zero_point, DType::f32, activations, 4, 64};
+    std::vector<HostArray> inputs = draw_inputs(products, 40, 8);
+    const HostArray whole = part(products, inputs, 0, 40, 0, 8);
+    for (const auto& [columns, transposed] :
+         {std::pair(1, false), {4, false}, {1, true}, {4, true}}) {
+      if (transposed && activations == DType::bf16) continue;  // no matrix instructions
+      std::vector<HostArray> own = inputs;
+      own[1] = part_of(own[1], 0, 0, columns);
+      if (transposed) own[0] = at_places(own[0], {{1, 2, 0}, {0, 0, 0}});
+      set_bits(own[1], 5, testing::bits_of(INFINITY, activations));         // of column 0
+      set_bits(own[2], 4 * 6 + 1, testing::bits_of(INFINITY, DType::f32));  // of row 6
+      HostArray got = run_alone(products.text(), own, {columns, 40, 1, 1});
+      HostArray want = part_of(whole, 0, 0, columns);
+      for (std::int64_t column = 0; column < columns; ++column) {
+        for (std::int64_t row = 0; row < 40; ++row) {
+          const std::int64_t at = column * 40 + row;
+          if (column != 0 && row != 6) continue;
+          EXPECT_FALSE(std::isfinite(testing::number_at(got, at)));
+          set_bits(got, at, 0);
+          set_bits(want, at, 0);
+        }
       }
+      expect_same(got, want,
+                  fmt::format("{}, {} columns{}", name(activations), columns,
+                              transposed ? ", transposed" : ""));
     }
-    expect_same(got, want, fmt::format("{} columns{}", columns, transposed ? ", transposed" : ""));
+  }
+}
+
+// Rows whose sums of groups are not finite, but which are: they are added up again in one order.
+TEST_P(ProductBits, DoNotShowRowsBesideWhatIsAddedAgain) {
+  for (const std::int64_t groups : {4, 32}) {
+    const Products products{DType::u8, Dequantised::bias, DType::f32, DType::bf16, groups, 64};
+    std::vector<HostArray> inputs = draw_inputs(products, 100, 8);
+    // A scale for which a zero point's term overflows.
+    for (std::int64_t row = 0; row < 100; ++row) {
+      set_bits(inputs[2], row * groups + 1, testing::bits_of(3e36, DType::f32));
+      set_bits(inputs[3], row * groups + 1, testing::bits_of(-3e38, DType::f32));
+    }
+    const HostArray whole = part(products, inputs, 0, 100, 0, 8);
+    for (const std::int64_t count : {1, 3, 40}) {
+      expect_same(part(products, inputs, 100 - count, count, 0, 8),
+                  part_of(whole, 1, 100 - count, count), fmt::format("{} rows", count));
+    }
+    for (const std::int64_t count : {1, 2, 4}) {
+      expect_same(part(products, inputs, 0, 100, 0, count), part_of(whole, 0, 0, count),
+                  fmt::format("{} columns", count));
+    }
   }
 }
 
