@@ -307,13 +307,14 @@ void map_tiles(SizedLayout& layout, Size batches) {
   if (tiles.x_in_registers) {
     tiles.steps = 4;
     tiles.min_blocks = kMostWaves / static_cast<int>(parts);
+    if (all <= kProcessors && tiles.min_blocks > 1) tiles.min_blocks /= 2;  // there are no more
     schedule.reduction.threads = 32 * static_cast<int>(parts);
   } else if (gathers) {
     tiles.steps = 2;
     tiles.min_blocks = all <= kFew ? 2 : 4;
   } else if (columns > 2) {
     // Eight where waves then have a set each, all of which is loaded at once.
-    const bool at_once = all <= kFew && layout.vectors <= kStepVectors * 8 * 8;
+    const bool at_once = all <= kFew && loaded > 1 && layout.vectors <= kStepVectors * 8 * 8;
     tiles.steps = columns <= 4 && (at_once || schedule.width < kWidth) ? 8 : 4;
     tiles.min_blocks = all <= kFew ? 2 : tiles.sums == 2 ? 3 : 4;  // a thread stores two results
   } else if (all <= kFew) {
