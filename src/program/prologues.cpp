@@ -13,6 +13,7 @@
 #include "fusion/infer/shapes.hpp"
 #include "fusion/schedule/products/product_layout.hpp"
 #include "kernel/target.hpp"
+#include "kiln/error.hpp"
 #include "program/steps.hpp"
 
 namespace kiln {
@@ -30,6 +31,17 @@ constexpr std::size_t kMostReaders = 3;        // that compute it each for itsel
 // longer than a kernel of its own.
 constexpr double kMostAgain = 0.75;
 constexpr double kFreeBytes = 4 << 20;
+
+// Whether a kernel reads weights of up to 8 bits. Their shapes are those of a model: plans are made
+// for the extents of what is joined, which calls with other weights, such as growing lengths, would
+// have to make again and again.
+bool reads_small_weights(const TypedGraph& graph) {
+  constexpr int kMostBits = 8;
+  return std::ranges::any_of(graph.arguments, [](const auto& argument) {
+    return !argument.scalar && argument.dtype != DType::boolean &&
+           bits(argument.dtype) <= kMostBits;
+  });
+}
 
 bool is_temporary(const ProgramOperand& operand, std::size_t index) {
   return !operand.scalar && operand.kind == OperandKind::temporary && operand.index == index;
@@ -179,7 +191,12 @@ class Joiner {
                                          std::size_t place) const {
     const TypedFunction& before = first.kernel->function();
     const TypedFunction& after = reader.kernel->function();
-    if (after.splits != 1 || !after.graph.bounds.empty()) return std::nullopt;
+    const bool has_scans = std::ranges::any_of(
+        after.graph.nodes, [](const fusion::TypedNode& node) { return fusion::is_scan(node.op); });
+    if (after.splits != 1 || !after.graph.bounds.empty() || has_scans ||
+        !reads_small_weights(after.graph)) {
+      return std::nullopt;
+    }
     const ProgramOperand& stored = first.outputs[0];
     const ProgramOperand& seen = reader.inputs[place];
     const auto axes = seen_axes(stored, seen);
@@ -211,8 +228,12 @@ class Joiner {
                                   reduced_axes(first, *axes, seen.shape.size()));
     function.expression = fmt::format("{} -> {}; {}", before.expression,
                                       after.graph.argument_names[place], after.expression);
-    step.kernel = step_kernel(std::move(function), step, false);
-    if (!is_product(first, step)) return std::nullopt;
+    try {
+      step.kernel = step_kernel(std::move(function), step, false);
+      if (!is_product(first, reader, step)) return std::nullopt;
+    } catch (const Error&) {
+      return std::nullopt;  // one kernel cannot compute it
+    }
     return step;
   }
 
@@ -295,11 +316,17 @@ class Joiner {
 
   // Whether the target can compute it as a product whose blocks read few bytes for the vectors that
   // they compute, beside what all of them read of the matrix.
-  bool is_product(const ProgramStep& first, const ProgramStep& step) const {
+  bool is_product(const ProgramStep& first, const ProgramStep& reader,
+                  const ProgramStep& step) const {
     const CallTypes types = step_types(plan_, step, call_);
-    const TypedFunction& function = step.kernel->function();
-    const fusion::ShapedGraph shaped = fusion::shape_graph(
-        function.graph, argument_shapes(function.graph, types.arrays), function.name);
+    const fusion::ShapedGraph shaped = shaped_graph(step);
+    // Axes that only what was stored had, along which all that it is made of repeats, are lost.
+    const fusion::ShapedGraph apart = shaped_graph(reader);
+    for (std::size_t i = 0; i < shaped.graph.outputs.size(); ++i) {
+      if (shaped.shapes[shaped.graph.outputs[i]] != apart.shapes[apart.graph.outputs[i]]) {
+        return false;
+      }
+    }
     if (!rows_conflict(shaped.graph, shaped.shapes,
                        fusion::reduce_space(shaped.graph, shaped.shapes))
              .empty()) {
@@ -314,6 +341,13 @@ class Joiner {
     if (!layout || layout->schedule.products.prologue.threads == 0) return false;
     const double again = static_cast<double>(layout->work_items) * bytes_of(first);
     return again <= std::max(kFreeBytes, kMostAgain * bytes_of(step));
+  }
+
+  fusion::ShapedGraph shaped_graph(const ProgramStep& step) const {
+    const TypedFunction& function = step.kernel->function();
+    const CallTypes types = step_types(plan_, step, call_);
+    return fusion::shape_graph(function.graph, argument_shapes(function.graph, types.arrays),
+                               function.name);
   }
 
   // That a kernel reads.
