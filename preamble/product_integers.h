@@ -239,12 +239,13 @@ struct ScaledSums {
 KILN_FN void add_whole(WholeSums& sums, Dots products) {
   sums.all += __builtin_convertvector(products, DotTotals);
 }
+// By name where there is one, as add_product() of floats.
 KILN_FN DotFloats madd(DotFloats a, DotFloats b, DotFloats c) {
-#if defined(__clang__)
+#if defined(__FMA__)
+  return __builtin_ia32_vfmaddps256(a, b, c);
+#elif defined(__clang__)
 #pragma clang fp contract(fast)
   return a * b + c;
-#elif defined(__FMA__)
-  return __builtin_ia32_vfmaddps256(a, b, c);
 #else
   return a * b + c;
 #endif
