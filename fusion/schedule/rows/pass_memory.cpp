@@ -39,8 +39,9 @@ void PassPlanner::choose_memory() {
   passes_.unrolls_smem = rows_.copied || (rows_.keeps_chunks() && has_room);
   // Where every thread has a vector of the row, or the row has many chunks.
   passes_.clamps_loads = !rows_.is_full() && (rows_.full_vectors > 0 || rows_.keeps_chunks());
-  passes_.computes_missing =
-      passes_.clamps_loads && rows_.columns == 0 && !(rows_.keeps_chunks() && rows_.is_shifted());
+  const bool has_places = rows_.is_shifted() || rows_.axes > 1;  // of which chunks take many
+  passes_.computes_missing = schedule_.backend == Backend::nvidia && passes_.clamps_loads &&
+                             rows_.columns == 0 && !(rows_.keeps_chunks() && has_places);
   passes_.loads_words = loads_words();
   passes_.min_blocks = std::min(min_blocks(), most_blocks());
   // Trees of one chunk use two buffers in turn: where all have passed the barrier of one of them,

@@ -52,13 +52,14 @@ Size product(std::span<const Axis> axes) {
 
 int element_bytes(const SizedOperand& operand) { return std::max(1, bits(operand.dtype) / 8); }
 
-// Elements in a vector of the narrowest operand; of rows that are not short, of the narrowest one
-// that is read, since wider ones take more registers than stores of whole vectors are worth:
-// maximum, and quotient as i8, of 14,336 f32 go from 0.65 of a copy to 1.06 with four elements
-// instead of sixteen, of 5,120 bf16 from 0.80 to 0.94. Of a row, row-invariant operands have one
-// register, not one for each element; of columns they have vectors too, which are stored once. On
-// the CPU vectors are of a row of `length` elements, whatever axes these are of: if that leaves
-// many elements, each has those of one segment, and others are copied (preamble/host_segments.h).
+// Elements in a vector of the narrowest operand; of rows that are not short, on NVIDIA GPUs, of the
+// narrowest one that is read, since wider ones take more registers than stores of whole vectors are
+// worth: maximum, and quotient as i8, of 14,336 f32 go from 0.65 of a copy to 1.06 with four
+// elements instead of sixteen, of 5,120 bf16 from 0.80 to 0.94. Of a row, row-invariant operands
+// have one register, not one for each element; of columns they have vectors too, which are stored
+// once. On the CPU vectors are of a row of `length` elements, whatever axes these are of: if that
+// leaves many elements, each has those of one segment, and others are copied
+// (preamble/host_segments.h).
 int full_width(const Axis& inner, Size length, std::span<const SizedOperand> operands,
                const ScratchVector<bool>& row_invariant, bool by_columns, Backend backend) {
   if (const int most = row_model(backend).lanes; most != 0) {
@@ -82,7 +83,8 @@ int full_width(const Axis& inner, Size length, std::span<const SizedOperand> ope
   }
   if (read == 0 && written == 0) return 1;
   constexpr int kShortBytes = 512;
-  const bool by_written = written != 0 && (read == 0 || by_columns || length * read <= kShortBytes);
+  const bool by_written = written != 0 && (read == 0 || by_columns || backend != Backend::nvidia ||
+                                           length * read <= kShortBytes);
   const int narrowest = !by_written ? read : read == 0 ? written : std::min(read, written);
   const DeviceModel& gpu = device_model(backend);
   return std::max(1, std::min({gpu.work.vector_bytes / narrowest, gpu.work.max_lane_bytes / widest,
@@ -541,7 +543,10 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
       set_width();
     }
   }
-  if (!by_columns && rows.phase < 0 && backend == Backend::nvidia &&
+  const auto varies = [&](std::size_t i) { return operands[i].output && !row_invariant[i]; };
+  bool stores = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) stores = stores || varies(i);
+  if (!by_columns && rows.phase < 0 && backend == Backend::nvidia && stores &&
       fits_narrow_vectors((layout.reduced + width - 1) / width, width, bytes)) {
     width /= 2;
     bytes = bytes_of_vector();
@@ -553,7 +558,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   rows.ragged = !gpu && !by_columns && (side % width != 0 || innermost.bounded);
   int stored = 0;  // bytes of a vector of what varies within rows
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (!operands[i].output || row_invariant[i]) continue;
+    if (!varies(i)) continue;
     stored += std::max(1, width * bits(operands[i].dtype) / 8);
   }
   Size units = layout.rows * layout.splits;

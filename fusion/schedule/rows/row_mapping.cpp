@@ -86,8 +86,9 @@ constexpr int kThreadsOfCopies = 512;
 constexpr int kMostSumsOfCopies = 32;
 constexpr int kLeastPasses = 3;
 constexpr int kFewestThreads = 128;
-// Blocks wait for those with whole chunks: of rows with a part of one, reading operands again is
-// faster (100,000 f32; three operands of 151,936 f16 go from 0.35 to 0.63).
+// Blocks wait for those with whole chunks: where the last chunk is much shorter, reading operands
+// again is faster (100,000 f32; three operands of 151,936 f16 go from 0.35 to 0.63).
+constexpr int kLeastLast = kTreeChunk / 5 * 4;
 
 // Accumulators of a thread for each lane of its vectors, where a test asks for few threads.
 constexpr int kMostSets = 4;
@@ -425,7 +426,8 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
     // Beside weights 1,024 threads have no registers for rows, and keep a part in shared memory:
     // norm and quantisation of (x + r) of 14,336 f32 go from 0.79 to 0.98 with 512.
     constexpr int kMostBytes = 256;
-    const bool crowded = in_vector.weights != 0 && bytes <= kMostBytes * model.max_threads;
+    const bool crowded =
+        in_vector.weights != 0 && width > 2 && bytes <= kMostBytes * model.max_threads;
     rows.threads =
         threads_for(each, model.short_row, crowded ? model.max_threads : model.long_threads);
   } else {
@@ -488,8 +490,9 @@ bool map_copied_row(RowSchedule& rows, Size elements, int bytes, int width, int 
     return false;
   }
   const Size chunk = kTreeChunk / width;  // in vectors
-  if (elements % kTreeChunk != 0) return false;
-  const Size chunks = elements / kTreeChunk;
+  const Size last = elements % kTreeChunk;
+  if (last != 0 && last < kLeastLast) return false;
+  const Size chunks = (elements + kTreeChunk - 1) / kTreeChunk;
   for (const int room : {kRoomOfTwo, kRoomOfOne}) {
     const int whole = room == kRoomOfTwo ? kThreadsOfCopies : 2 * kThreadsOfCopies;
     for (int sharing = 1; sharing <= kMostBlocks; sharing *= 2) {

@@ -74,12 +74,12 @@ const Growing kGrowing[] = {
      [](std::int64_t n, DType dtype, Backend backend) {
        return plan_of_rows({kOthers, n}, 1, false, dtype, backend);
      },
-     91, 14},
+     108, 14},
     {"sums of longer rows",
      [](std::int64_t n, DType dtype, Backend backend) {
        return plan_of_rows({kOthers, n}, 1, true, dtype, backend);
      },
-     127, 14},
+     129, 14},
     {"softmax of more rows",
      [](std::int64_t n, DType dtype, Backend backend) {
        return plan_of_rows({n, 4096}, 1, false, dtype, backend);
