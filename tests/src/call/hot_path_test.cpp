@@ -250,7 +250,8 @@ TEST_P(HotPath, ARunOfANewShapeAllocatesAndLocksNothing) {
     if (GetParam() == DeviceType::cpu) {
       EXPECT_EQ(statistics(device).plans, plans) << text;
     }
-    EXPECT_GT(of_known_schedules, 20) << text;
+    // Sums of an odd number of products are columns there, those of an even one are products.
+    EXPECT_GT(of_known_schedules, GetParam() == DeviceType::cpu ? 20 : 15) << text;
     backend->synchronize(stream);
   }
 }
