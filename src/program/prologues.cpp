@@ -141,6 +141,7 @@ class Joiner {
       const auto count = std::ranges::count_if(reader.inputs, reads);
       if (count == 0 && !writes) continue;
       if (count != 1 || writes || !reader.kernel || joined.size() == kMostReaders) return false;
+      if (may_be_stored_to(k, other)) return false;
       const auto place = std::ranges::find_if(reader.inputs, reads) - reader.inputs.begin();
       auto step = joined_step(plan_.steps[k], reader, static_cast<std::size_t>(place));
       if (!step) return false;
@@ -175,12 +176,23 @@ class Joiner {
     return elements <= kMostVectors * kMostElements;
   }
 
-  // Blocks of the reader still read what others of them have stored to, if that is the same array.
-  bool may_be_stored_to(const ProgramOperand& input, const ProgramStep& reader) const {
+  // Whether a step after the first one, up to the reader, may store to an array that the first
+  // reads and the reader would: also the reader itself, whose blocks read what others have stored
+  // to.
+  bool may_be_stored_to(std::size_t first, std::size_t reader) const {
+    for (const ProgramOperand& input : plan_.steps[first].inputs) {
+      for (std::size_t k = first + 1; k <= reader; ++k) {
+        if (may_store_to(input, plan_.steps[k])) return true;
+      }
+    }
+    return false;
+  }
+
+  bool may_store_to(const ProgramOperand& input, const ProgramStep& step) const {
     if (input.scalar || input.kind != OperandKind::argument) return false;
     std::size_t array = 0;
     for (std::size_t i = 0; i < input.index; ++i) array += call_.arguments[i].scalar ? 0 : 1;
-    return std::ranges::any_of(reader.outputs, [&](const ProgramOperand& output) {
+    return std::ranges::any_of(step.outputs, [&](const ProgramOperand& output) {
       if (output.kind != OperandKind::output) return false;
       const Dims& shape = plan_.output_shapes[output.index];
       return shape == call_.arrays[array].shape;
@@ -200,8 +212,7 @@ class Joiner {
     const ProgramOperand& stored = first.outputs[0];
     const ProgramOperand& seen = reader.inputs[place];
     const auto axes = seen_axes(stored, seen);
-    const auto stored_to = [&](const auto& input) { return may_be_stored_to(input, reader); };
-    if (!axes || std::ranges::any_of(first.inputs, stored_to)) return std::nullopt;
+    if (!axes) return std::nullopt;
     for (const Dims* shape : {&stored.shape, &seen.shape, &reader.shape}) {
       for (const std::int64_t extent : *shape) pin(extent);
     }

@@ -426,10 +426,10 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
     // Beside weights 1,024 threads have no registers for rows, and keep a part in shared memory:
     // norm and quantisation of (x + r) of 14,336 f32 go from 0.79 to 0.98 with 512.
     constexpr int kMostBytes = 256;
-    const bool crowded =
+    const bool fewer_fit =
         in_vector.weights != 0 && width > 2 && bytes <= kMostBytes * model.max_threads;
     rows.threads =
-        threads_for(each, model.short_row, crowded ? model.max_threads : model.long_threads);
+        threads_for(each, model.short_row, fewer_fit ? model.max_threads : model.long_threads);
   } else {
     // So many threads have registers for weights; without weights fewer are better.
     const bool crowded = bytes > 2 * model.long_row && in_vector.weights != 0 && !large_smem;

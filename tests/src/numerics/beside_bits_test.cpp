@@ -123,6 +123,18 @@ class ProductBits : public BesideBits {
     return run_alone(products.text(), own, {columns, rows, 1, 1});
   }
 
+  /// The last of many rows, a few and a quarter of them.
+  void check_last_rows(const Products& products, std::int64_t all_rows,
+                       std::int64_t columns) const {
+    const std::vector<HostArray> inputs = draw_inputs(products, all_rows, columns);
+    const HostArray whole = part(products, inputs, 0, all_rows, 0, columns);
+    for (const std::int64_t rows : {std::int64_t{40}, all_rows / 4}) {
+      expect_same(part(products, inputs, all_rows - rows, rows, 0, columns),
+                  part_of(whole, 1, all_rows - rows, rows),
+                  fmt::format("{}: {} rows, {} columns", products.description(), rows, columns));
+    }
+  }
+
   void check(const Products& products, std::initializer_list<std::int64_t> columns,
              std::initializer_list<std::int64_t> rows, std::int64_t all_rows = 40) const {
     constexpr std::int64_t kColumns = 8;
@@ -220,15 +232,7 @@ TEST_P(ProductBits, DoNotShowManyRowsOfMatrixInstructions) {
        {Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 16, 64},
         Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 32, 64},
         Products{DType::i8, Dequantised::scaled, DType::f32, DType::bf16, 7, 32}}) {
-    for (const std::int64_t columns : {1, 3, 8}) {
-      const std::vector<HostArray> inputs = draw_inputs(products, kRows, columns);
-      const HostArray whole = part(products, inputs, 0, kRows, 0, columns);
-      for (const std::int64_t rows : {std::int64_t{40}, kRows / 4}) {
-        expect_same(part(products, inputs, kRows - rows, rows, 0, columns),
-                    part_of(whole, 1, kRows - rows, rows),
-                    fmt::format("{}: {} rows, {} columns", products.description(), rows, columns));
-      }
-    }
+    for (const std::int64_t columns : {1, 3, 8}) check_last_rows(products, kRows, columns);
   }
 }
 
@@ -272,13 +276,7 @@ TEST_P(ProductBits, DoNotShowManyRows) {
   for (const Products& products : all) {
     for (const std::int64_t columns : {1, 3}) {
       if (columns > 1 && GetParam() == DeviceType::hip) continue;
-      const std::vector<HostArray> inputs = draw_inputs(products, kRows, columns);
-      const HostArray whole = part(products, inputs, 0, kRows, 0, columns);
-      for (const std::int64_t rows : {std::int64_t{40}, kRows / 4}) {
-        expect_same(part(products, inputs, kRows - rows, rows, 0, columns),
-                    part_of(whole, 1, kRows - rows, rows),
-                    fmt::format("{}: {} rows, {} columns", products.description(), rows, columns));
-      }
+      check_last_rows(products, kRows, columns);
     }
   }
 }
