@@ -28,7 +28,7 @@ Forecast forecast(const Function& function, const Specification& specification,
   double time = 0;  // each in bytes that a copy would move meanwhile
   double memory = 0;
   double arithmetic = 0;
-  const std::vector<KernelSpec> kernels = program_specs(function, specification);
+  const std::vector<KernelSpec> kernels = program_specs(function, specification, target);
   for (std::size_t k = 0; k < kernels.size(); ++k) {
     const Explanation explanation = explain_for(kernels[k], target);
     double bytes = 0;
