@@ -9,6 +9,13 @@
 
 namespace kiln {
 
+// The cache policy of what is read once.
+KILN_FN u64 read_once_policy() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 // Copies 4 or 8 bytes, aligned to as many. Part of the group of copies that is open.
 template <int Bytes>
 KILN_FN void copy_part(u32 to, const void* from) {
@@ -16,11 +23,23 @@ KILN_FN void copy_part(u32 to, const void* from) {
                : "memory");
 }
 // Copies 16 bytes, aligned to 16.
-KILN_FN void copy_chunk(u32 to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
 KILN_FN void copy_chunk(const void* to, const void* from) {
-  copy_chunk(u32(__cvta_generic_to_shared(to)), from);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(u32(__cvta_generic_to_shared(to))),
+               "l"(from)
+               : "memory");
+}
+// The same of what is read once: the L2 cache evicts it before what is read again, such as keys and
+// values, activations, and the code of kernels.
+KILN_FN void copy_chunk_once(u32 to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "l"(read_once_policy())
+               : "memory");
+}
+// The address of a place in shared memory, for copy_chunk_once(). All lanes of a wave call this.
+// ptxas (13.0 to 13.5) encodes copies with a cache policy wrongly where it knows an address to be
+// the sum of one that the threads share and their own; past a shuffle it does not.
+KILN_FN u32 address_of_once(const void* place) {
+  return __shfl_sync(0xffffffffu, u32(__cvta_generic_to_shared(place)), int(threadIdx.x) % 32);
 }
 // Closes the open group of copies.
 KILN_FN void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -51,20 +51,23 @@ struct TileWords {
 template <class Words>
 KILN_FN Words load_once(const void* from) {
   Words words;
+  const u64 policy = read_once_policy();
   constexpr int kWords = int(sizeof(Words)) / 4;
   if constexpr (kWords % 4 == 0) {
     KILN_EACH(i, kWords / 4) {
-      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                    : "=r"(words.word[4 * i]), "=r"(words.word[4 * i + 1]),
                      "=r"(words.word[4 * i + 2]), "=r"(words.word[4 * i + 3])
-                   : "l"((const u8*)from + 16 * i));
+                   : "l"((const u8*)from + 16 * i), "l"(policy));
     }
   } else if constexpr (kWords == 2) {
-    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v2.u32 {%0, %1}, [%2], %3;"
                  : "=r"(words.word[0]), "=r"(words.word[1])
-                 : "l"(from));
+                 : "l"(from), "l"(policy));
   } else {
-    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(words.word[0]) : "l"(from));
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.u32 %0, [%1], %2;"
+                 : "=r"(words.word[0])
+                 : "l"(from), "l"(policy));
   }
   return words;
 }
@@ -250,14 +253,15 @@ KILN_FN void stage_set(StagedWeights<Tiles>& to, u32 tile, u32 set, u32 vectors,
                        const Weights& weights_of) {
   using Set = StagedWeights<Tiles>;
   const u32 last = vectors * Set::kVectorBytes / 16 - 1;
+  const u32 chunks = address_of_once(&to);
   KILN_EACH(r, 2) {
     const int own = Tiles::row() + r * 8;
     const u8* const from = (const u8*)weights_of(row_or_last(tile * 16 + own, row_count));
     KILN_EACH(i, Set::kRowChunks / 4) {
       const int chunk = i * 4 + Tiles::thread();
       const u32 at = set * Set::kRowChunks + chunk;
-      copy_chunk(&to.chunk[own][Set::chunk_index(own, chunk)],
-                 from + (Tiles::kWhole || at < last ? at : last) * 16);
+      copy_chunk_once(chunks + u32(own * Set::kRowChunks + Set::chunk_index(own, chunk)) * 16,
+                      from + (Tiles::kWhole || at < last ? at : last) * 16);
     }
   }
 }

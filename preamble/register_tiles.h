@@ -26,13 +26,15 @@ template <class Tiles, class Weights>
 KILN_FN void stage_weights(StagedWeights<Tiles>& to, u32 tile, u32 row_count,
                            const Weights& weights_of) {
   using Set = StagedWeights<Tiles>;
+  const u32 chunks = address_of_once(&to);
   KILN_EACH(r, 2) {
     const int own = Tiles::row() + r * 8;
     const u32 row = row_or_last(tile * 16 + own, row_count);
     const u8* const from = (const u8*)weights_of(row) + threadIdx.x / 32 * (Set::kRowChunks * 16);
     KILN_EACH(i, Set::kRowChunks / 4) {
       const int chunk = i * 4 + Tiles::thread();
-      copy_chunk(&to.chunk[own][Set::chunk_index(own, chunk)], from + chunk * 16);
+      copy_chunk_once(chunks + u32(own * Set::kRowChunks + Set::chunk_index(own, chunk)) * 16,
+                      from + chunk * 16);
     }
   }
 }

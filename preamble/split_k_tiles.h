@@ -160,6 +160,8 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
     const u32 first = tile * Split::kRows;
     return first < row_count - Split::kRows ? first : row_count - Split::kRows;
   };
+  // Where the wave's part of a tile is copied to.
+  const u32 weights = address_of_once(&stage.weights[0][lane]);
   const auto fetch_groups = [&](u32 tile) {
     constexpr u32 kChunks = Split::kOperands * Split::kRows * Split::kGroupChunks;
     const u32 row = lane / Split::kGroupChunks % Split::kRows;
@@ -168,13 +170,10 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
     const u32 of_tile = first_of(tile) + row;
     const Scale* const from = is_scale ? scales_of(of_tile) : offsets_of(of_tile);
     if (kChunks == 32 || lane < kChunks) {
-      copy_chunk(&stage.groups[0][0][0] + lane, (const Chunk<16>*)from + chunk);
+      copy_chunk_once(weights + u32(sizeof stage.weights), (const Chunk<16>*)from + chunk);
     }
   };
-  // Shared and global addresses of the wave's part of a tile. The empty asm keeps the assembler
-  // from computing them again for each pair.
-  u32 weights = u32(__cvta_generic_to_shared(&stage.weights[0][lane]));
-  asm volatile("" : "+r"(weights));
+  // The empty asm keeps the assembler from computing the address again for each pair.
   const auto weights_from = [&](u32 tile) {
     const u8* from = (const u8*)weights_of(first_of(tile)) + (part * 32 + lane) * 16;
     asm volatile("" : "+l"(from));
@@ -190,7 +189,7 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
       const int row = pair * 2 + r;
       const auto offset =
           Tiles::kSums == 2 ? i64(pair) * row_stride + r * sum_stride : i64(row) * row_stride;
-      copy_chunk(weights + row * u32(sizeof stage.weights[0]), from + offset);
+      copy_chunk_once(weights + row * u32(sizeof stage.weights[0]), from + offset);
     }
     arrive_after_copies(arrivals[pair]);
   };
