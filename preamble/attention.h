@@ -13,6 +13,7 @@
 #pragma once
 
 #include "access_host.h"
+#include "dependents.h"
 #include "exp.h"
 #include "host_rows.h"
 #include "reduce.h"
@@ -260,20 +261,49 @@ struct TileRows {
   }
 };
 
+// Products whose sums over the threads of a row are taken at once, each thread ending up with a few
+// of them, or the same as others: those of some keys with all queries, and as many zeros as make it
+// a power of two.
+template <class Form>
+struct ScoreProducts {
+  using Lanes = typename Form::KeyRow;
+  enum : int {
+    queries = Form::queries <= 1 ? 1
+              : Form::queries <= 2 ? 2
+              : Form::queries <= 4 ? 4
+                                   : 8,
+    wanted = Lanes::threads / queries,
+    keys = wanted < 1 ? 1
+           : wanted < Lanes::together ? int(wanted)
+                                      : int(Lanes::together),
+    count = queries * keys,
+    own = count < Lanes::threads ? 1 : count / Lanes::threads
+  };
+  static_assert(Form::queries <= 8 && Lanes::together % keys == 0, "ScoreProducts: whole turns");
+};
+
 template <class Form, class Index, class LoadKey, class Product>
 KILN_FN void score_products(AttentionSlots<Form>& slots, Index tile, Index last, int batch,
                             const LoadKey (&loaded)[Form::KeyRow::together],
                             const Product& product) {
   using Lanes = typename Form::KeyRow;
   using Rows = TileRows<Form, Lanes>;
-  _Pragma("unroll") for (int u = 0; u < Lanes::together; ++u) {
-    f32 products[Form::queries];
-    product(Rows::key(tile, last, batch, u), loaded[u], products);
-    KILN_FOR_EACH_QUERY(q, Form::queries) {
-      products[q] = reduce_wave<Sum, Lanes::threads>(products[q]);
+  using Products = ScoreProducts<Form>;
+  _Pragma("unroll") for (int first = 0; first < Lanes::together; first += Products::keys) {
+    kiln::Lanes<f32, Products::count> all = {};
+    _Pragma("unroll") for (int u = 0; u < Products::keys; ++u) {
+      f32 products[Form::queries];
+      product(Rows::key(tile, last, batch, first + u), loaded[first + u], products);
+      KILN_FOR_EACH_QUERY(q, Form::queries) all.lane[u * Products::queries + q] = products[q];
     }
-    if (int(threadIdx.x) % Lanes::threads == 0) {
-      KILN_FOR_EACH_QUERY(q, Form::queries) slots.score[q][Rows::row(batch, u)] = products[q];
+    scatter_across<Sum, 1, Lanes::threads, Products::count>(all);
+    const int thread = int(threadIdx.x) % Lanes::threads;
+    _Pragma("unroll") for (int i = 0; i < Products::own; ++i) {
+      const int at = thread * Products::count / Lanes::threads + i;
+      const int q = at % Products::queries;
+      if (q < Form::queries) {
+        slots.score[q][Rows::row(batch, first + at / Products::queries)] = all.lane[i];
+      }
     }
   }
 }
@@ -342,6 +372,8 @@ KILN_FN void attend(AttentionSlots<Form>& slots, Index first, Index last, Sums& 
       }
       score_products<Form>(slots, tile, last, batch, keys, product);
     }
+    // Kernels that begin earlier load their weights before these keys.
+    if (tile == first) let_dependents_launch();
     KILN_SYNCHRONIZE();
     _Pragma("unroll") for (int i = 0; i < kOwn; ++i) {
       const int q = wave + kWaves * i;

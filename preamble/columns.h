@@ -176,42 +176,6 @@ struct alignas(sizeof(T) * Width % 16 == 0 ? 16 : alignof(T)) SharedLanes {
   T lane[Width];
 };
 
-// Combines lanes whose numbers differ in the bits from `Least` up to below `End`, in the highest
-// one first.
-template <class Reduction, int Least, int End, class T>
-KILN_FN T reduce_across(T value) {
-  if constexpr (End / 2 < Least) {
-    return value;
-  } else {
-    return reduce_across<Reduction, Least, End / 2>(
-        Reduction::combine(value, exchange<End / 2, false>(value)));
-  }
-}
-
-// The same of `Count` values for each lane, of which two lanes that combine them keep one half each
-// as long as there are two: the lane whose bits from `Least` on are k has those from k Count /
-// (End / Least) on in the end.
-template <class Reduction, int Least, int End, int Count, class T, int Most>
-KILN_FN void scatter_across(Lanes<T, Most>& lanes) {
-  if constexpr (End / 2 >= Least) {
-    if constexpr (Count == 1) {
-      lanes.lane[0] = reduce_across<Reduction, Least, End>(lanes.lane[0]);
-    } else {
-      const bool upper = (threadIdx.x & (End / 2)) != 0;
-      KILN_UNROLL for (int i = 0; i < Count / 2; ++i) {
-        T kept = lanes.lane[i];
-        T given = lanes.lane[i + Count / 2];
-        if (upper) {  // not a choice between two places, for which compilers keep lanes in memory
-          kept = lanes.lane[i + Count / 2];
-          given = lanes.lane[i];
-        }
-        lanes.lane[i] = Reduction::combine(kept, exchange<End / 2, false>(given));
-      }
-      scatter_across<Reduction, Least, End / 2, Count / 2>(lanes);
-    }
-  }
-}
-
 template <class Reduction, int Stride, int Count, class T>
 KILN_FN T combine_slots(const T* slots) {
   if constexpr (Count == 1) {

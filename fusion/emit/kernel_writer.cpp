@@ -109,6 +109,9 @@ void KernelWriter::signature(int threads, int blocks, int cluster) {
     current += ' ' + declaration;
   }
   line(0, "{}) {{", current);
+}
+
+void KernelWriter::pdl_trigger() {
   if (pdl_) line(1, "let_dependents_launch();");
 }
 

@@ -64,10 +64,11 @@ class KernelWriter {
   void add_divisor(Parameter::Kind kind, std::string_view name, std::uint32_t axis = 0,
                    std::uint32_t operand = 0);
 
-  /// `KILN_KERNEL(threads, entry, parameters...) {`, and the PDL trigger where the schedule says
-  /// `pdl`.
-  /// `blocks`: how many an NVIDIA multiprocessor must have room for; 0: no such demand.
+  /// `KILN_KERNEL(threads, entry, parameters...) {`. `blocks`: how many an NVIDIA multiprocessor
+  /// must have room for; 0: no such demand.
   void signature(int threads, int blocks = 0, int cluster = 1);
+  /// The PDL trigger, where the schedule says `pdl`.
+  void pdl_trigger();
   /// The PDL wait, where the schedule says `pdl`: before the kernel accesses memory that another
   /// kernel may write.
   void pdl_wait(int depth);

@@ -13,6 +13,7 @@ KernelDescription ElementEmitter::run() {
   operands_.add_parameters(writer_, node_text_);
   open();
   writer_.signature(block(), schedule_.min_blocks);
+  writer_.pdl_trigger();
   writer_.pdl_wait(1);
   if (operands_.tiled()) {
     emit_tiles();

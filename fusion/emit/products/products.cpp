@@ -45,6 +45,7 @@ KernelDescription ProductEmitter::run() {
   collect_parameters();
   out_.open(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
   out_.signature(shares_.threads * shares_.rows, loops_.min_blocks);
+  out_.pdl_trigger();
   declare_prologue();
   if (!in_tiles()) out_.pdl_wait(1);
   if (loops_.in_vectors) out_.line(1, "constexpr int kVectors = {} / kSimd;", products_.lanes);

@@ -41,6 +41,7 @@ KernelDescription ReductionEmitter::run() {
   collect_parameters();
   out_.open(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
   out_.signature(rows_.block(), passes_.min_blocks, rows_.cluster_blocks);
+  out_.pdl_trigger();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (operands_[i].output || operands_[i].iota || !is_prefetched(schedule_, i)) continue;
     out_.line(1, "prefetch_into_l2({}_data, u64(size) * {});", operands_[i].name,

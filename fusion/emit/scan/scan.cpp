@@ -43,6 +43,7 @@ class ScanEmitter {
     collect_parameters();
     out_.open(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
     out_.signature(threads());
+    out_.pdl_trigger();
     out_.pdl_wait(1);
     out_.line(1, "constexpr Width<{}> width{{}};", schedule_.width);
     if (along()) {
