@@ -359,14 +359,14 @@ Header read_header(const std::string& path) {
 
 // ---- tables -------------------------------------------------------------------------------------
 
-using Set = unsigned long long;
+using Set = kiln::preamble::Headers;
 
 // Of each header that has anything for a kind of device, itself and all that it needs.
 std::vector<Set> closures(const std::vector<Header>& headers, int device) {
   std::map<std::string, Set> needs;
   std::vector<Set> all;
   for (const Header& header : headers) {
-    Set closure = header.names[device].empty() ? 0 : Set{1} << all.size();
+    Set closure = header.names[device].empty() ? Set() : Set::only(all.size());
     for (const std::string& include : header.includes[device]) {
       if (!needs.contains(include))
         fail(header, "includes " + include + ", which is not before it");
@@ -411,8 +411,10 @@ void check(const std::vector<Header>& headers) {
 }
 
 void write_sets(std::ostream& out, const std::array<Set, kDevices>& sets) {
-  out << std::hex << "{0x" << sets[0] << "u, 0x" << sets[1] << "u, 0x" << sets[2] << "u}"
-      << std::dec;
+  out << std::hex << "{";
+  for (const Set& set : sets)
+    out << "Headers{{0x" << set.words[0] << "u, 0x" << set.words[1] << "u}}, ";
+  out << "}" << std::dec;
 }
 
 // The texts in pieces, each for a set of devices; returns how many.
@@ -457,7 +459,8 @@ void write_slots(std::ostream& out, const std::vector<std::string>& names) {
 }
 
 void write(std::ostream& out, const std::vector<Header>& headers) {
-  if (headers.size() > 64) throw std::runtime_error("preamble: a set of headers has 64 bits");
+  if (headers.size() > Set::kMost)
+    throw std::runtime_error("preamble: more headers than sets have");
   check(headers);
   std::array<std::vector<Set>, kDevices> needs;
   struct NameSets {
@@ -471,7 +474,7 @@ void write(std::ostream& out, const std::vector<Header>& headers) {
       names[name].asks_for[device] = set;
     for (std::size_t i = 0; i < headers.size(); ++i) {
       for (const std::string& name : headers[i].names[device])
-        names[name].declared_by[device] |= Set{1} << i;
+        names[name].declared_by[device] |= Set::only(i);
     }
   }
   out << "#include \"preamble/tables.hpp\"\n\nnamespace kiln::preamble {\n\n"

@@ -40,7 +40,7 @@ const Name* find(std::string_view word) {
 }
 
 Headers asked_for_in(std::string_view line, Device device) {
-  Headers headers = 0;
+  Headers headers;
   for (std::size_t at = 0; at < line.size();) {
     std::size_t end = at;
     std::uint32_t hash = kEmptyHash;
@@ -63,7 +63,7 @@ bool is_comment(std::string_view line) {
 }  // namespace
 
 Headers all(Device device) {
-  Headers headers = 0;
+  Headers headers;
   for (std::size_t i = 0; i < kHeaderCount; ++i) headers |= kHeaders[i].needs[index_of(device)];
   return headers;
 }
@@ -84,7 +84,7 @@ Headers needed_by(std::string_view kernel, Device device) {
 std::string text(Headers headers, Device device) {
   std::string text;
   for (std::size_t i = 0; i < kHeaderCount; ++i) {
-    if ((headers >> i & 1) == 0) continue;
+    if (!headers.contains(i)) continue;
     const std::size_t count = kHeaders[i].end_piece - kHeaders[i].first_piece;
     for (const Piece& piece : std::span(kPieces + kHeaders[i].first_piece, count)) {
       if ((piece.devices >> index_of(device) & 1) != 0) text += piece.text;
@@ -102,7 +102,7 @@ Headers needs_of(std::size_t index, Device device) {
 
 Headers declared_by(std::string_view word, Device device) {
   const Name* const name = find(word);
-  return name == nullptr ? 0 : name->declared_by[index_of(device)];
+  return name == nullptr ? Headers() : name->declared_by[index_of(device)];
 }
 
 }  // namespace kiln::preamble

@@ -3,6 +3,7 @@
 // files beside this one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,8 +13,30 @@ namespace kiln::preamble {
 
 enum class Device : std::uint8_t { host, amd, nvidia };
 
-/// A set of headers: bit i is the header of that place in the one order that they have.
-using Headers = std::uint64_t;
+/// A set of headers, by their places in the one order that they have.
+struct Headers {
+  static constexpr std::size_t kMost = 128;
+  std::array<std::uint64_t, 2> words = {};
+
+  static constexpr Headers only(std::size_t index) {
+    Headers one;
+    one.words[index / 64] = std::uint64_t{1} << index % 64;
+    return one;
+  }
+  constexpr bool contains(std::size_t index) const {
+    return (words[index / 64] >> index % 64 & 1) != 0;
+  }
+  constexpr bool empty() const { return words[0] == 0 && words[1] == 0; }
+  constexpr Headers& operator|=(const Headers& other) {
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] |= other.words[i];
+    return *this;
+  }
+  friend constexpr Headers operator&(Headers a, const Headers& b) {
+    for (std::size_t i = 0; i < a.words.size(); ++i) a.words[i] &= b.words[i];
+    return a;
+  }
+  friend bool operator==(const Headers&, const Headers&) = default;
+};
 
 /// What a kernel needs: every header that declares one of the words in its text, and what those
 /// include. Lines that are comments do not count. What a word means cannot depend on a header that

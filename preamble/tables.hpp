@@ -26,7 +26,7 @@ struct Header {
   std::size_t first_piece;
   std::size_t end_piece;
 };
-// In the order in which they build on each other; bit i of a Headers is kHeaders[i].
+// In the order in which they build on each other; place i of Headers is kHeaders[i].
 extern const Header kHeaders[];
 extern const std::size_t kHeaderCount;
 

@@ -41,7 +41,7 @@ const cache::Ingredient& header_summary(std::size_t header, preamble::Device dev
   static auto* const all = new std::vector<Summary>(kDevices * preamble::header_count());
   Summary& summary = (*all)[header * kDevices + static_cast<std::size_t>(device)];
   std::call_once(summary.made, [&] {
-    const std::string text = preamble::text(preamble::Headers{1} << header, device);
+    const std::string text = preamble::text(preamble::Headers::only(header), device);
     const Ingredients hashed = cache::summarise(Ingredients{{"preamble", text}});
     summary.ingredient = {
         "preamble", fmt::format("{} {}", preamble::header_name(header), hashed.front().value)};
@@ -52,7 +52,7 @@ const cache::Ingredient& header_summary(std::size_t header, preamble::Device dev
 Ingredients header_summaries(preamble::Headers headers, preamble::Device device) {
   Ingredients summaries;
   for (std::size_t i = 0; i < preamble::header_count(); ++i) {
-    if ((headers >> i & 1) != 0) summaries.push_back(header_summary(i, device));
+    if (headers.contains(i)) summaries.push_back(header_summary(i, device));
   }
   return summaries;
 }
@@ -153,7 +153,7 @@ std::string preamble_digits(std::string_view target) {
 
 std::string complete_source(std::span<const SourcePart> kernels) {
   const preamble::Device device = device_of(kernels.front().request->target);
-  preamble::Headers headers = 0;
+  preamble::Headers headers;
   for (const SourcePart& kernel : kernels) {
     headers |= preamble::needed_by(kernel.request->text, device);
   }

@@ -39,7 +39,7 @@ std::string for_the_host(std::string_view source) {
   using preamble::Device;
   const std::size_t size = source.size();
   for (std::size_t i = 0; i < preamble::header_count(); ++i) {
-    const std::string text = preamble::text(preamble::Headers{1} << i, Device::nvidia);
+    const std::string text = preamble::text(preamble::Headers::only(i), Device::nvidia);
     if (source.starts_with(text)) source.remove_prefix(text.size());
   }
   std::string result;
