@@ -1,6 +1,7 @@
 // Reductions of columns, on GPUs.
 #pragma once
 
+#include "beside.h"
 #include "tree.h"
 
 #if !KILN_HOST
@@ -139,31 +140,19 @@ struct ColumnTree {
 
 // ---- the threads of a column --------------------------------------------------------------------
 
-// Threads of a column are `Columns` threads from each other. Those in one wave exchange registers;
-// the waves, or all threads where a wave is only columns, exchange through shared memory, with one
-// slot for each lane of each.
-template <int Columns, int Threads>
-struct ColumnExchange {
-  enum : int {
-    kWithin = Columns >= kWave ? 1 : kWave / Columns,
-    kTogether = Threads < kWithin ? Threads : kWithin,
-    kGroups = Threads / kTogether,
-  };
-};
-// The number of this thread among those of its column, which is that of its residue: threads whose
-// numbers differ in the highest bits are combined first, and are in one wave.
+// Threads of a column are `Columns` threads from each other. Shared memory has one slot for each
+// lane of each group of these. The number of this thread among those of its column is that of its
+// residue.
 template <int Columns, int Threads>
 KILN_FN u32 column_thread() {
-  using Exchange = ColumnExchange<Columns, Threads>;
-  const u32 thread = thread_of<Columns, Threads>();
-  return thread % Exchange::kTogether * Exchange::kGroups + thread / Exchange::kTogether;
+  return ThreadsBeside<Columns, Threads>::thread_number(thread_of<Columns, Threads>());
 }
 // Where threads of several waves have a column: what each wave has of all columns of a block, and
 // what these come to.
 template <int Bytes, int Columns, int Threads, int Rows, int Width>
 struct ColumnSlots {
   enum : int {
-    kGroups = ColumnExchange<Columns, Threads>::kGroups,
+    kGroups = ThreadsBeside<Columns, Threads>::kGroups,
     kBytes = kGroups == 1 ? 16 : Columns * Rows * Width * Bytes,
   };
   alignas(16) u8 wave[kGroups == 1 ? 16 : kGroups * kBytes];
@@ -190,8 +179,8 @@ KILN_FN T combine_slots(const T* slots) {
 // those of its row.
 template <class Reduction, int Columns, int Threads, class T, int Width, class Slots>
 KILN_FN void leave_in_waves(Lanes<T, Width>& lanes, Slots& slots) {
-  constexpr int kTogether = ColumnExchange<Columns, Threads>::kTogether;
-  constexpr int kWaves = ColumnExchange<Columns, Threads>::kGroups;
+  constexpr int kTogether = ThreadsBeside<Columns, Threads>::kTogether;
+  constexpr int kWaves = ThreadsBeside<Columns, Threads>::kGroups;
   constexpr int kAll = Columns * Width;
   constexpr int kOwn = Width / kTogether == 0 ? 1 : Width / kTogether;
   const int row = int(threadIdx.x) / (Columns * Threads);
@@ -208,7 +197,7 @@ KILN_FN void leave_in_waves(Lanes<T, Width>& lanes, Slots& slots) {
 // After a barrier one thread combines each lane of a column: put(place, value).
 template <class Reduction, int Columns, int Threads, class T, int Width, class Slots, class Put>
 KILN_FN void combine_wave_slots(Slots& slots, const Put& put) {
-  constexpr int kWaves = ColumnExchange<Columns, Threads>::kGroups;
+  constexpr int kWaves = ThreadsBeside<Columns, Threads>::kGroups;
   constexpr int kAll = Columns * Width;
   const int row = int(threadIdx.x) / (Columns * Threads);
   const int number = int(threadIdx.x) % (Columns * Threads);
@@ -238,7 +227,7 @@ struct Unchanged {
 template <class Reduction, int Columns, int Threads, class T, int Width, class Slots,
           class Finish = Unchanged>
 KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots, const Finish& finish = {}) {
-  using Exchange = ColumnExchange<Columns, Threads>;
+  using Exchange = ThreadsBeside<Columns, Threads>;
   if constexpr (Exchange::kGroups == 1) {
     KILN_UNROLL for (int i = 0; i < Width; ++i) {
       lanes.lane[i] =

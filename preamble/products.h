@@ -7,6 +7,7 @@
 #include "access_gpu.h"
 #include "access_host.h"
 #include "arithmetic.h"
+#include "beside.h"
 #include "convert.h"
 #include "host_math.h"
 #include "integer.h"
@@ -566,19 +567,13 @@ KILN_FN void reduce_all(T (&value)[Count], ManySlots<T, Threads, Count>& slots) 
 
 // Threads side by side take neighbouring rows, so that they read whole lines together; those of a
 // row are `Beside` threads from each other. They are numbered as the vectors that they take, and
-// combined in the same order as other threads of a row. In one wave are those whose numbers differ
-// in the highest bits.
+// combined in the same order as other threads of a row.
 template <int Beside, int Threads>
-struct ThreadsBeside {
-  enum : int {
-    kWithin = Beside >= kWave ? 1 : kWave / Beside,
-    kTogether = Threads < kWithin ? Threads : kWithin,
-    kGroups = Threads / kTogether,
-  };
+struct RowsBeside : ThreadsBeside<Beside, Threads> {
   static __device__ __forceinline__ u32 column() { return threadIdx.x % Beside; }
   static __device__ __forceinline__ u32 place() { return threadIdx.x / Beside; }
   static __device__ __forceinline__ u32 thread() {
-    return place() % kTogether * kGroups + place() / kTogether;
+    return ThreadsBeside<Beside, Threads>::thread_number(place());
   }
 };
 template <int Beside, class Index>
@@ -595,7 +590,7 @@ KILN_FN Index rows_or_last(Index row, Index count) {
   return row < count ? row : count - Rows;
 }
 #define KILN_FOR_VECTORS_BESIDE(Index, beside, threads, turns, turn, vector, count) \
-  for (Index vector = ::kiln::ThreadsBeside<beside, threads>::thread() +            \
+  for (Index vector = ::kiln::RowsBeside<beside, threads>::thread() +               \
                       ::kiln::reversed_turn<turns>(turn) * u32(threads);            \
        vector < count; vector += Index(threads) * turns)
 
@@ -609,7 +604,7 @@ struct SlotsBeside {
 // Every thread of the rows gets the results: one thread combines what groups have of each.
 template <class Reduction, int Beside, int Threads, class T, int Count>
 KILN_FN void reduce_beside(T (&value)[Count], SlotsBeside<T, Beside, Threads, Count>& slots) {
-  using Row = ThreadsBeside<Beside, Threads>;
+  using Row = RowsBeside<Beside, Threads>;
   KILN_EACH(i, Count) {
     value[i] = combine_lanes<Reduction, Beside * Row::kTogether / 2, Beside>(value[i]);
   }
