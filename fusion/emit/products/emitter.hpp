@@ -44,6 +44,8 @@ class ProductEmitter : private ProductAxes {
   void collect_operands();
   void collect_parameters();
   void shared_memory();
+  /// The shared memory in which threads combine what they have of a sum.
+  std::string slots_of(std::size_t sum) const;
   void find_item();
   void find_rows(int depth);
   void store_results();

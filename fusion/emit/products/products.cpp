@@ -130,17 +130,26 @@ void ProductEmitter::collect_parameters() {
 
 void ProductEmitter::shared_memory() {
   if (in_tiles()) declare_tiles();
+  std::vector<std::string> declared;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.is_summed(id)) continue;
+    std::string name = slots_of(id);
+    if (std::ranges::find(declared, name) != declared.end()) continue;
     const std::string type =
         goes_across() ? fmt::format("SlotsBeside<{}, {}, ", compute_type(graph_.nodes[id].dtype),
                                     products_.beside)
                       : fmt::format("ManySlots<{}, ", compute_type(graph_.nodes[id].dtype));
-    out_.line(1, "KILN_SHARED {}{}, {}> {}_slots;", type, shares_.threads, results(), names_[id]);
+    out_.line(1, "KILN_SHARED {}{}, {}> {};", type, shares_.threads, results(), name);
+    declared.push_back(std::move(name));
   }
   if (goes_across() && (nodes_.has_fast_path() || nodes_.has_forms())) {
     out_.line(1, "KILN_SHARED Slots<u32, {}> not_finite;", shares_.threads * shares_.rows);
   }
+}
+
+std::string ProductEmitter::slots_of(std::size_t sum) const {
+  return fmt::format("{}_slots", loops_.share_slots ? compute_type(graph_.nodes[sum].dtype)
+                                                    : std::string_view(names_[sum]));
 }
 
 void ProductEmitter::find_item() {

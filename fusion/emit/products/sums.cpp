@@ -58,12 +58,15 @@ void ProductEmitter::end_turns() {
     out_.indent(-1);
     out_.line(2, "}}");
   }
+  bool first = true;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.is_summed(id)) continue;
     const std::string beside = goes_across() ? fmt::format("{}, ", products_.beside) : "";
-    out_.line(2, "{0}<{1}, {2}{3}>({4}_of, {4}_slots);",
-              goes_across() ? "reduce_beside" : "reduce_all", info(graph_.nodes[id].op).combiner,
-              beside, shares_.threads, names_[id]);
+    if (loops_.share_slots && !first) out_.line(2, "KILN_SYNCHRONIZE();");
+    first = false;
+    out_.line(2, "{}<{}, {}{}>({}_of, {});", goes_across() ? "reduce_beside" : "reduce_all",
+              info(graph_.nodes[id].op).combiner, beside, shares_.threads, names_[id],
+              slots_of(id));
   }
 }
 

@@ -269,17 +269,25 @@ bool has_narrow_vectors(const ScratchVector<Axis>& axes, std::span<const SizedOp
   return false;
 }
 
-int rows_at_once(int columns, Backend backend, bool integers) {
+// How many rows a thread takes, whose results of all columns it keeps for each of so many sums.
+int rows_at_once(int columns, int sums, Backend backend, bool integers) {
   constexpr int kFewColumns = 4;
+  constexpr int kMostResults = 64;
   if (backend == Backend::host && integers) return kStagedRows;
-  if (columns <= 2) return 4;
-  return columns <= kFewColumns && backend != Backend::nvidia ? 4 : 2;
+  int rows = columns <= 2 || (columns <= kFewColumns && backend != Backend::nvidia) ? 4 : 2;
+  while (rows > 1 && rows * columns * sums > kMostResults) rows /= 2;
+  return rows;
 }
 
-void map_to_threads(SizedLayout& layout, Size batches, Backend backend, bool integers) {
+int sums_of(const TypedGraph& graph) {
+  return static_cast<int>(std::ranges::count_if(
+      graph.nodes, [](const TypedNode& node) { return is_reduction(node.op); }));
+}
+
+void map_to_threads(SizedLayout& layout, Size batches, int sums, Backend backend, bool integers) {
   Schedule& schedule = layout.schedule;
   ProductSchedule& products = schedule.products;
-  products.rows = rows_at_once(products.columns, backend, integers);
+  products.rows = rows_at_once(products.columns, sums, backend, integers);
   while (products.rows > 1 && products.rows > layout.rows) products.rows /= 2;
   while (integers && products.rows > 4 && layout.rows * batches < products.rows * kItemsOfCores) {
     products.rows /= 2;
@@ -309,14 +317,14 @@ bool lies_across(const ScratchVector<Axis>& axes, std::size_t reduced, std::size
 // Threads side by side take neighbouring rows, and read whole lines together; where so few threads
 // share each row that the device is idle, or where a thread has several columns, parts of lines. An
 // H200 takes 1.1 to 1.7 times as long for halves of lines.
-void map_across(SizedLayout& layout, Size batches, int element_bits) {
+void map_across(SizedLayout& layout, Size batches, int sums, int element_bits) {
   constexpr int kLineBits = 1024;
   constexpr int kLeastPart = 4;
   constexpr int kSmallBlock = 256;
   ProductSchedule& products = layout.schedule.products;
   RowSchedule& shares = layout.schedule.reduction;
   products.across = true;
-  products.rows = rows_at_once(products.columns, layout.schedule.backend, false);
+  products.rows = rows_at_once(products.columns, sums, layout.schedule.backend, false);
   while (layout.rows % products.rows != 0) products.rows /= 2;  // which are loaded at once
   const Size groups = layout.rows / products.rows;
   const int whole = std::clamp(kLineBits / (products.rows * element_bits), 1, kMostBeside);
@@ -519,14 +527,14 @@ std::optional<SizedLayout> plan_of(const TypedGraph& graph, const ReduceSpace& s
   if (tiles) {
     map_tiles(layout, batches);
   } else if (across && backend != Backend::host) {
-    map_across(layout, batches, bits(operands[weights].dtype));
+    map_across(layout, batches, sums_of(graph), bits(operands[weights].dtype));
   } else {
     const bool integers = backend == Backend::host && ProductValues(graph, schedule).in_integers();
     schedule.products.across = across;
     if (across && !integers) {
       take_lines(layout, batches, bits(operands[weights].dtype));
     } else {
-      map_to_threads(layout, batches, backend, integers);
+      map_to_threads(layout, batches, sums_of(graph), backend, integers);
     }
   }
   if (space.passes > 1) map_prologue(graph, layout);

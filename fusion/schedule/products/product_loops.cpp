@@ -28,6 +28,7 @@ class LoopPlanner : private ProductAxes {
     // As many for any number of results, so that bits do not show what is computed beside.
     loops_.lanes_per_sum = is_host() && !loops_.in_vectors ? products_.lanes : 1;
     loops_.several_groups = takes_groups();
+    loops_.share_slots = !is_host() && !in_tiles() && bytes_of_slots() > kMostSlotBytes;
     // If each block has one tile, there must be room for a block of the next kernel beside it,
     // whose weights are loaded while these are multiplied.
     const bool beside = schedule_.pdl && products_.tiles.single_tile;
@@ -40,7 +41,27 @@ class LoopPlanner : private ProductAxes {
   }
 
  private:
+  static constexpr std::int64_t kMostSlotBytes = 32768;  // of the 48 KiB of a block
+
   bool is_host() const { return schedule_.backend == Backend::host; }
+
+  // Of shared memory, in which waves combine what they have of each sum (preamble/products.h).
+  std::int64_t bytes_of_slots() const {
+    constexpr int kWave = 32;
+    constexpr int kNear = 8;
+    const int threads = schedule_.reduction.threads;
+    const int groups = threads / std::clamp(kWave / std::max(1, products_.beside), 1, threads);
+    const int slots = products_.beside != 0 ? (groups + 1) * products_.beside
+                      : threads <= kWave    ? 0
+                                            : threads / kWave * kNear;
+    std::int64_t bytes = 0;
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (!nodes_.is_summed(id)) continue;
+      const int size = bits(compute_dtype(graph_.nodes[id].dtype)) / 8;
+      bytes += std::int64_t{slots} * loops_.rows * products_.columns * size;
+    }
+    return bytes;
+  }
 
   // As many rows side by side as have their sums in registers.
   int rows_beside() const {

@@ -22,6 +22,8 @@ struct ProductLoops {
                             ///< CPU SIMD vectors, pairs on AMD GPUs
   int lanes_per_sum = 1;    ///< where they are not
   bool several_groups = false;  ///< CPU: values of groups are computed for several at a time
+  bool share_slots = false;     ///< GPUs: sums are combined one after the other in the same shared
+                                ///< memory, which has no room for all of them
   int min_blocks = 0;           ///< that a multiprocessor must have room for; 0: no such demand
   std::vector<bool> added;      ///< of each node: a product that its only user adds, unrounded
   std::vector<bool> by_part;    ///< of each operand: its vectors are loaded part by part

@@ -1,5 +1,6 @@
 // The machine code of products of quantised matrices and of running results for GPUs that need not
 // be here: 16 bytes of weights in a load, every load once, no scratch, waves of 32 and of 64 lanes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/machine_code.hpp"
@@ -268,6 +269,29 @@ TEST(TiledSums, AreThoseOfFewRowsAndOfElementsAnywhere) {
     EXPECT_TRUE(is_tiled(dtype, 3, 100, {}, {1, 192, 3}));
   }
   EXPECT_FALSE(is_tiled(DType::u8, 3, 100, {1, 0, 6400, 100}, {}));  // columns follow the tree
+}
+
+// The results of all sums take more registers and shared memory than a few do.
+TEST(ManySums, AreCompiledForEveryDevice) {
+  std::string text;
+  std::vector<ArgumentSpec> arguments = {{"x", DType::bf16, {8, 1, 1024}, {}, false}};
+  for (int i = 0; i < 12; ++i) {
+    text += fmt::format("{}sum(w{} * x, -1)", i == 0 ? "x = x; " : ", ", i);
+    arguments.push_back({fmt::format("w{}", i), DType::bf16, {256, 1024}, {}, false});
+  }
+  for (const bool across : {false, true}) {
+    for (std::size_t i = 1; across && i < arguments.size(); ++i) arguments[i].strides = {1, 256};
+    for (const char* target : {"sm_90", "gfx90a"}) {
+      const bool is_nvidia = target[0] == 's';
+      const std::vector<std::string> known =
+          testing::targets_of(is_nvidia ? jit::ToolchainKind::nvrtc : jit::ToolchainKind::hiprtc);
+      if (std::ranges::find(known, target) == known.end()) continue;
+      Specification specification;
+      specification.arguments = arguments;
+      const CompiledKernel kernel = compile_for(parse("f", text), specification, target);
+      EXPECT_GT(kernel.resources.code_bytes, 0U) << target;
+    }
+  }
 }
 
 // Waves split rows where there is one vector x and the numbers of groups come in chunks of 16

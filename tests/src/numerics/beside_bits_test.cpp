@@ -536,6 +536,28 @@ TEST_P(ProductBits, DoNotShowThatAMatrixIsTransposed) {
   }
 }
 
+// As many sums as one kernel has.
+TEST_P(ProductBits, DoNotShowOtherSums) {
+  constexpr int kSums = 12;
+  const std::int64_t columns = GetParam() == DeviceType::hip ? 3 : 8;
+  for (const bool across : {false, true}) {
+    std::string text = "x = x; ";
+    std::vector<HostArray> inputs = {testing::random_array(DType::bf16, {columns, 1, 600}, 1)};
+    for (int i = 0; i < kSums; ++i) {
+      text += fmt::format("{}sum(w{} * x, -1)", i == 0 ? "" : ", ", i);
+      inputs.push_back(testing::random_array(DType::f32, {40, 600}, static_cast<unsigned>(i + 2)));
+      if (across) inputs.back() = at_places(inputs.back(), {{1, 0}, {0, 0}});
+    }
+    std::vector<HostArray> outputs(kSums, HostArray::contiguous(DType::f32, {columns, 40, 1}));
+    run_on(device(), parse("beside", text), inputs, outputs);
+    for (const std::size_t i : {0u, 5u, 11u}) {
+      expect_same(outputs[i],
+                  run_alone("x = x; sum(w * x, -1)", {inputs[0], inputs[i + 1]}, {columns, 40, 1}),
+                  fmt::format("sum {} of {}{}", i, kSums, across ? ", transposed" : ""));
+    }
+  }
+}
+
 // What is computed of products in f64, and where each operation rounds.
 TEST_P(ProductBits, DoNotShowWhereElementsLieInOtherProducts) {
   struct Other {
