@@ -46,6 +46,66 @@ std::vector<bool> of_packed(const TypedGraph& graph) {
   return packed;
 }
 
+// Whether a reduction adds weights of up to eight bits, be they dequantised or not, times a vector
+// of 16-bit floats that several rows share, or several vectors. Where matrix instructions add such
+// products up (schedule/products/tile_layout.hpp), splits would have another order than all of it.
+class SmallProducts {
+ public:
+  explicit SmallProducts(const ShapedGraph& graph) : graph_(graph) {
+    for (const TypedNode& node : graph.graph.nodes) of_weights_.push_back(is_of_weights(node));
+  }
+
+  bool has(NodeId sum) const {
+    const TypedNode& node = graph_.graph.nodes[sum];
+    if (node.op != Op::sum && node.op != Op::mean) return false;
+    if (compute_dtype(node.dtype) != DType::f32) return false;
+    const TypedNode& product = graph_.graph.nodes[plain(node.operands[0])];
+    if (product.op != Op::mul) return false;
+    const auto is_of = [&](NodeId weights, NodeId vector) {
+      const DType dtype = graph_.graph.nodes[plain(vector)].dtype;
+      return (dtype == DType::bf16 || dtype == DType::f16) && of_weights_[weights] &&
+             is_shared(weights, vector, graph_.shapes[sum]);
+    };
+    return is_of(product.operands[0], product.operands[1]) ||
+           is_of(product.operands[1], product.operands[0]);
+  }
+
+ private:
+  NodeId plain(NodeId id) const {
+    const auto& nodes = graph_.graph.nodes;
+    while (nodes[id].op == Op::promote || is_view_op(nodes[id].op) ||
+           (nodes[id].op == Op::cast && nodes[id].dtype == DType::f32)) {
+      id = nodes[id].operands[0];
+    }
+    return id;
+  }
+
+  // Whether weights are converted, scaled, moved or seen in another shape, if at all.
+  bool is_of_weights(const TypedNode& node) const {
+    if (node.op == Op::input) return bits(node.dtype) <= 8 && node.dtype != DType::boolean;
+    const bool is_arithmetic = node.op == Op::promote || node.op == Op::cast ||
+                               node.op == Op::add || node.op == Op::sub || node.op == Op::mul;
+    return (is_arithmetic || is_view_op(node.op)) &&
+           std::ranges::any_of(node.inputs(), [&](NodeId i) { return of_weights_[i]; });
+  }
+
+  // Whether one of the two has one element along an axis of the results, and the other several.
+  bool is_shared(NodeId weights, NodeId vector, const Dims& results) const {
+    const auto extent = [&](NodeId id, std::size_t from_back) {
+      const Dims& shape = graph_.shapes[id];
+      return from_back <= shape.size() ? shape[shape.size() - from_back] : 1;
+    };
+    for (std::size_t k = 1; k <= results.size(); ++k) {
+      if (results[results.size() - k] == 1) continue;
+      if ((extent(weights, k) == 1) != (extent(vector, k) == 1)) return true;
+    }
+    return false;
+  }
+
+  const ShapedGraph& graph_;
+  std::vector<bool> of_weights_;
+};
+
 class Splitter {
  public:
   Splitter(const ShapedGraph& from, const SplitModel& model)
@@ -54,6 +114,7 @@ class Splitter {
   SplitGraph run() {
     const std::vector<Dims> again = shapes_read_again(from_);
     const std::vector<bool> packed = of_packed(from_.graph);
+    const SmallProducts small_products(from_);
     const bool any_bounds = has_bounds(from_);
     const std::vector<Ends> ends = any_bounds ? infer_bounds(from_, "bound") : std::vector<Ends>();
     SplitGraph result;
@@ -63,7 +124,8 @@ class Splitter {
       const NodeId reduced = node.arity > 0 ? from_.graph.nodes[id].operands[0] : id;
       // Where a row ends, only its kernel knows.
       const bool bounded = any_bounds && !ends[reduced].empty();
-      if (is_reduction(node.op) && !packed[reduced] && !bounded) {
+      const bool whole = model_.whole_products && small_products.has(id);
+      if (is_reduction(node.op) && !packed[reduced] && !bounded && !whole) {
         const Dims& rows = to_.shape(node.operands[0]);
         const bool read_again = std::ranges::find(again, rows) != again.end();
         splits = splits_of(rows, from_.shapes[id], read_again, model_);

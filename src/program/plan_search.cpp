@@ -69,7 +69,10 @@ Prepared prepare(const Definition& definition, const CallTypes& call,
   graph.graph = fusion::drop_trivial_reductions(graph.graph, graph.shapes);
   graph = fusion::optimise(graph);
   if (fuse) graph = fusion::split_attention(graph);
-  fusion::SplitGraph split = fusion::split_reductions(graph, {.forced = definition.forced.parts});
+  fusion::SplitModel splits;
+  splits.whole_products = !call.target.empty() && features_of(call.target).tiles;
+  splits.forced = definition.forced.parts;
+  fusion::SplitGraph split = fusion::split_reductions(graph, splits);
   prepared.lengths = std::move(split.lengths);
   prepared.graph = fusion::place_views(split.graph, prepared.arguments, outputs, unpacked);
   return prepared;

@@ -536,6 +536,22 @@ TEST_P(ProductBits, DoNotShowThatAMatrixIsTransposed) {
   }
 }
 
+// Few rows of more elements than a Program leaves whole otherwise.
+TEST_P(ProductBits, DoNotShowThatAProgramComputesThem) {
+  if (GetParam() != DeviceType::cuda) GTEST_SKIP() << "others follow the tree where they are cut";
+  for (const DType weights : {DType::i8, DType::f8e4m3}) {
+    const Products products{weights, Dequantised::plain, DType::f32, DType::bf16, 1, 140'000};
+    for (const bool across : {false, true}) {
+      std::vector<HostArray> inputs = draw_inputs(products, 20, 2);
+      if (across) inputs[0] = at_places(inputs[0], {{1, 2, 0}, {0, 0, 0}});
+      const HostArray want = run_alone(products.text(), inputs, {2, 20, 1, 1});
+      const HostArray got = run(parse_program("beside", products.text()), inputs,
+                                {HostArray::contiguous(DType::f32, {2, 20, 1, 1})}, false)[0];
+      expect_same(got, want, products.description());
+    }
+  }
+}
+
 // As many sums as one kernel has.
 TEST_P(ProductBits, DoNotShowOtherSums) {
   constexpr int kSums = 12;

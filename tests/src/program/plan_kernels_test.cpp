@@ -56,6 +56,32 @@ TEST(ProgramPlan, PrintsNumbersWithTheFewestDigits) {
   }
 }
 
+// Few long rows are two kernels, but for products that matrix instructions add up: a Function's are
+// one kernel, of another order.
+TEST(SplitReductions, LeaveProductsOfSmallWeightsWhole) {
+  const auto kernels = [](const std::string& text, DType weights, DType vectors, Dims vector_shape,
+                          std::string_view target) {
+    CallTypes call;
+    call.target = target;
+    const Dims shapes[] = {{16, 150'000}, std::move(vector_shape)};
+    for (int i = 0; i < 2; ++i) {
+      const DType dtype = i == 0 ? weights : vectors;
+      call.arguments.push_back({dtype, false, false});
+      call.arrays.push_back({dtype, shapes[i], contiguous_strides(shapes[i])});
+    }
+    return plan_program(definition_of(fusion::parse(text)), call).steps.size();
+  };
+  for (const char* text : {"sum(q * x, -1)", "q = q; sum(x * (f32(q) * 0.5), -1)"}) {
+    for (const DType weights : {DType::i8, DType::f8e4m3}) {
+      EXPECT_EQ(kernels(text, weights, DType::bf16, {150'000}, "sm_90"), 1U) << text;
+      EXPECT_EQ(kernels(text, weights, DType::bf16, {150'000}, "gfx90a"), 2U) << text;
+      EXPECT_EQ(kernels(text, weights, DType::bf16, {16, 150'000}, "sm_90"), 2U) << text;
+      EXPECT_EQ(kernels(text, weights, DType::f32, {150'000}, "sm_90"), 2U) << text;
+    }
+    EXPECT_EQ(kernels(text, DType::bf16, DType::bf16, {150'000}, "sm_90"), 2U) << text;
+  }
+}
+
 TEST(HoistViews, ComputesBehindAViewInsteadOfStoring) {
   const auto plan_of = [](const std::string& text, const std::vector<Dims>& shapes) {
     CallTypes call;
