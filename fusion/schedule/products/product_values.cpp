@@ -185,7 +185,11 @@ void ProductValues::find_integer_forms() {
 
 NodeId ProductValues::tile_vector(NodeId sum) const {
   NodeId id = forms_[sum]->activation;
-  while (graph_.nodes[id].op == Op::promote && staged_ != id) id = graph_.nodes[id].operands[0];
+  const auto is_widened = [&](const TypedNode& node) {
+    return node.op == Op::promote || (node.op == Op::cast && node.dtype == DType::f32 &&
+                                      is_narrow_float(graph_.nodes[node.operands[0]].dtype));
+  };
+  while (is_widened(graph_.nodes[id]) && staged_ != id) id = graph_.nodes[id].operands[0];
   return id;
 }
 
