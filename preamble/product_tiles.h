@@ -170,11 +170,11 @@ KILN_FN TileSums sum_step(const StepVector<Tiles>& x) {
 template <class Tiles>
 KILN_FN void sum_staged(TileMemory<Tiles>& memory) {
   constexpr int kSums = Tiles::kSets * Tiles::kSteps * Tiles::kColumns;
-  constexpr int kEach = (kSums + Tiles::kWaves * 8 - 1) / (Tiles::kWaves * 8);
+  constexpr int kEach = (kSums + Tiles::kBlockWaves * 8 - 1) / (Tiles::kBlockWaves * 8);
   f32* const to = &memory.sum[0][0];
   KILN_EACH(i, kEach) {
-    const int first = (i * Tiles::kWaves + int(threadIdx.x) / 32) * 8;
-    if (kSums % (Tiles::kWaves * 8) != 0 && first >= kSums) break;
+    const int first = (i * Tiles::kBlockWaves + int(threadIdx.x) / 32) * 8;
+    if (kSums % (Tiles::kBlockWaves * 8) != 0 && first >= kSums) break;
     const int own = first + Tiles::row() < kSums ? first + Tiles::row() : kSums - 1;
     const int place = own / Tiles::kColumns * Tiles::kStepChunks + own % Tiles::kColumns * 4;
     const TileSums sums =
@@ -245,36 +245,38 @@ struct StagedWeights {
   static __device__ __forceinline__ int chunk_index(int row, int chunk) {
     return chunk ^ (row * kStepChunks & 7 & (kRowChunks - 1));
   }
-};
 
-// Copies a set of the rows of a tile. Past the end of a row it repeats the last chunk.
-template <class Tiles, class Weights>
-KILN_FN void stage_set(StagedWeights<Tiles>& to, u32 tile, u32 set, u32 vectors, u32 row_count,
-                       const Weights& weights_of) {
-  using Set = StagedWeights<Tiles>;
-  const u32 last = vectors * Set::kVectorBytes / 16 - 1;
-  const u32 chunks = address_of_once(&to);
-  KILN_EACH(r, 2) {
-    const int own = Tiles::row() + r * 8;
-    const u8* const from = (const u8*)weights_of(row_or_last(tile * 16 + own, row_count));
-    KILN_EACH(i, Set::kRowChunks / 4) {
-      const int chunk = i * 4 + Tiles::thread();
-      const u32 at = set * Set::kRowChunks + chunk;
-      copy_chunk_once(chunks + u32(own * Set::kRowChunks + Set::chunk_index(own, chunk)) * 16,
-                      from + (Tiles::kWhole || at < last ? at : last) * 16);
+  // Copies a set of the rows of a tile. Past the end of a row it repeats the last chunk.
+  template <class Weights>
+  __device__ __forceinline__ void copy(u32 tile, u32 set, u32 vectors, u32 row_count,
+                                       const Weights& weights_of) {
+    const u32 last = vectors * kVectorBytes / 16 - 1;
+    KILN_EACH(r, 2) {
+      const int own = Tiles::own_row(r);
+      const u8* const from = (const u8*)weights_of(row_or_last(tile * 16 + own, row_count));
+      KILN_EACH(i, kRowChunks / 4) {
+        const int place = i * 4 + Tiles::thread();
+        const u32 at = set * kRowChunks + place;
+        copy_chunk(&chunk[own][chunk_index(own, place)],
+                   from + (Tiles::kWhole || at < last ? at : last) * 16);
+      }
     }
   }
-}
 
-// The words of a thread of a staged step, of row g or g + 8.
-template <class Tiles>
-KILN_FN TileWords<Tiles> staged_words(const StagedWeights<Tiles>& set, int step, int row) {
-  using Set = StagedWeights<Tiles>;
-  const int first = Tiles::thread() * Set::kVectorBytes;
-  const int chunk = Set::chunk_index(row, step * Set::kStepChunks + first / 16);
-  const u8* const from = (const u8*)&set.chunk[row][chunk] + first % 16;
-  return *(const TileWords<Tiles>*)__builtin_assume_aligned(from, Set::kVectorBytes);
-}
+  // The words of a thread of a step.
+  __device__ __forceinline__ void take(TileWords<Tiles> (&words)[2], int step) const {
+    KILN_EACH(r, 2) {
+      const int row = Tiles::own_row(r);
+      const int first = Tiles::thread() * kVectorBytes;
+      const int place = chunk_index(row, step * kStepChunks + first / 16);
+      const u8* const from = (const u8*)&chunk[row][place] + first % 16;
+      words[r] = *(const TileWords<Tiles>*)__builtin_assume_aligned(from, kVectorBytes);
+    }
+  }
+
+  // A wave copies its sets for itself.
+  static __device__ __forceinline__ void synchronize() { __syncwarp(); }
+};
 
 // What a wave loads at a time.
 template <class Tiles>
@@ -290,33 +292,47 @@ KILN_FN f32 value_of_step(f32 sum, f32 sum_of_x, const TileFactors& factors) {
   return sum * factors.scale;
 }
 
-// Combines what the waves have left in shared memory to the results of a tile. Adding 0 makes a
-// result of -0 +0, be there steps past the end of a row or not.
+// Combines what the waves have left in shared memory to the results of a block's tiles. Adding 0
+// makes a result of -0 +0, be there steps past the end of a row or not.
 template <class Tiles, class Again, class Store>
 KILN_FN void combine_slots_of_tile(TileMemory<Tiles>& memory, u32 round, u32 tile,
                                    const Again& recompute, const Store& store_of) {
-  const f32(&partial)[Tiles::kSlots][16 * Tiles::kColumns] = memory.slot[round % Tiles::kRounds];
-  const u32 i = (threadIdx.x + round * 32) % Tiles::kThreads;
-  const bool has_result = i < 16 * Tiles::kColumns;
-  f32 result = 0.0f;
-  if (has_result) {
+  constexpr int kOfTile = 16 * Tiles::kColumns;
+  constexpr int kResults = kOfTile * Tiles::kBeside;
+  constexpr int kOwn = (kResults + Tiles::kThreads - 1) / Tiles::kThreads;
+  const u32 first = (threadIdx.x + round * 32) % Tiles::kThreads;
+  f32 result[kOwn] = {};
+  bool finite = true;
+  KILN_EACH(own, kOwn) {
+    const u32 i = own * Tiles::kThreads + first;
+    if (i >= kResults) break;
+    const u32 tile_slots = round % Tiles::kRounds * Tiles::kBeside + i / kOfTile;
+    const f32(&partial)[Tiles::kSlots][kOfTile] = memory.slot[tile_slots];
     f32 slots[Tiles::kSlots];
-    KILN_EACH(slot, Tiles::kSlots) slots[slot] = partial[slot][i];
-    result = sum_of_neighbours(slots) + 0.0f;
-    memory.result[i] = result;
+    KILN_EACH(slot, Tiles::kSlots) slots[slot] = partial[slot][i % kOfTile];
+    result[own] = sum_of_neighbours(slots) + 0.0f;
+    memory.result[i] = result[own];
+    finite = finite && isfinite(result[own]);
   }
-  if (!__syncthreads_and(isfinite(result))) {
+  const bool all_are_finite = __syncthreads_and(finite);
+  if (!all_are_finite) {
     recompute(tile);
     __syncthreads();
-    if (has_result) result = memory.result[i];
   }
-  const u32 row = tile * 16 + i / Tiles::kColumns;
-  if constexpr (Tiles::kSums == 2) {
-    if (has_result && row % 2 == 0) {
-      store_of(row / 2, i % Tiles::kColumns, result, memory.result[i + Tiles::kColumns]);
+  KILN_EACH(own, kOwn) {
+    const u32 i = own * Tiles::kThreads + first;
+    if (i >= kResults) break;
+    if (!all_are_finite) result[own] = memory.result[i];
+    const u32 row = Tiles::row_of(tile, i / Tiles::kColumns);
+    if constexpr (Tiles::kSums == 2) {
+      // The row of the other sum is the next one, or that of the next tile.
+      constexpr int kSecond = Tiles::kAcross ? int(kOfTile) : int(Tiles::kColumns);
+      if (row % 2 == 0) {
+        store_of(row / 2, i % Tiles::kColumns, result[own], memory.result[i + kSecond]);
+      }
+    } else {
+      store_of(row, i % Tiles::kColumns, result[own]);
     }
-  } else {
-    if (has_result) store_of(row, i % Tiles::kColumns, result);
   }
 }
 
@@ -330,8 +346,8 @@ KILN_FN void combine_slots_of_tile(TileMemory<Tiles>& memory, u32 round, u32 til
 // `store_of(row, column, result, second)` takes a row's two results. `weights_first`: kernels that
 // this one depends on may still be running and writing x, so weights and groups are loaded while
 // they end. `prologue` (prologue.h) computes x.
-template <class Tiles, class Weights, class Vector, class Line, class Again, class Store,
-          class Prologue = NoPrologue>
+template <class Tiles, class Stage = StagedWeights<Tiles>, class Weights, class Vector, class Line,
+          class Again, class Store, class Prologue = NoPrologue>
 KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors, u32 row_count,
                        u32 tile, u32 tile_stride, bool weights_first, const Weights& weights_of,
                        const Vector& vector_of, const Line& group_of, const Again& recompute,
@@ -343,18 +359,20 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
   constexpr int kGroupSteps = Tiles::kGroupSteps;
   const int t = Tiles::thread();
   const int first_thread = int(threadIdx.x) % 32 - t;  // of this row
-  const u32 wave = threadIdx.x / 32;
+  const u32 wave = Tiles::wave();
   const bool has_sets = Tiles::kSlots >= Tiles::kWaves || wave < Tiles::kSlots;
   const SetPlace<Tiles> first = {wave, wave, 0};
 
   const auto load_words = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
-    KILN_EACH(r, 2) {
-      const u32 row = row_or_last(of_tile * 16 + Tiles::row() + r * 8, row_count);
-      const auto from = words_from<TileWords<Tiles>>(weights_of(row), set * (kSteps * 4) + t);
-      KILN_EACH(step, kSteps) {
-        const u32 at = (set * kSteps + step) * 4 + t;
-        const int over = Tiles::kWhole || at < vectors ? 0 : int(at - (vectors - 1));
-        loaded.words[step][r] = from.at(step * 4 - over);
+    if constexpr (!Tiles::kStaged) {
+      KILN_EACH(r, 2) {
+        const u32 row = row_or_last(Tiles::own_row_of(of_tile, r), row_count);
+        const auto from = words_from<TileWords<Tiles>>(weights_of(row), set * (kSteps * 4) + t);
+        KILN_EACH(step, kSteps) {
+          const u32 at = (set * kSteps + step) * 4 + t;
+          const int over = Tiles::kWhole || at < vectors ? 0 : int(at - (vectors - 1));
+          loaded.words[step][r] = from.at(step * 4 - over);
+        }
       }
     }
   };
@@ -362,7 +380,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
   // would make the compiler convert the numbers within it, and wait for them before it multiplies.
   const auto load_groups = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
     KILN_EACH(r, 2) {
-      const u32 row = row_or_last(of_tile * 16 + Tiles::row() + r * 8, row_count);
+      const u32 row = row_or_last(Tiles::own_row_of(of_tile, r), row_count);
       KILN_EACH(i, kGroupSteps) {
         const u32 step = set * kSteps + t * kGroupSteps % kSteps + i;
         loaded.groups[r][i] = group_of(row, Tiles::group_of_step(step, vectors));
@@ -370,12 +388,11 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
     }
   };
   // One set is multiplied while the next one is copied.
-  using Set = StagedWeights<Tiles>;
-  Set* const own_sets = (Set*)staged + wave * 2;
+  Stage* const own_sets = (Stage*)staged + wave * 2;
   u32 taken = 0;
   const auto load_set = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
     load_groups(loaded, of_tile, set);
-    if constexpr (!Tiles::kStaged) load_words(loaded, of_tile, set);
+    load_words(loaded, of_tile, set);
   };
   TileSet<Tiles> now;
   prologue.load_early();
@@ -385,7 +402,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
   }
   if (has_sets) load_set(now, tile, first.set());
   if constexpr (Tiles::kStaged) {
-    if (has_sets) stage_set(own_sets[0], tile, first.set(), vectors, row_count, weights_of);
+    if (has_sets) own_sets[0].copy(tile, first.set(), vectors, row_count, weights_of);
     commit_copies();
   }
   if (weights_first) {
@@ -406,10 +423,11 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
     }
   }
 
-  const u32 tiles = (row_count + 15) / 16;
+  const u32 tiles = (row_count + 16 * Tiles::kBeside - 1) / (16 * Tiles::kBeside);
   for (u32 round = 0; round == 0 || (Tiles::kPrefetch && tile < tiles);
        tile += tile_stride, ++round) {
-    f32(&partial)[Tiles::kSlots][16 * Tiles::kColumns] = memory.slot[round % Tiles::kRounds];
+    f32(&partial)[Tiles::kSlots][16 * Tiles::kColumns] =
+        memory.slot[round % Tiles::kRounds * Tiles::kBeside + Tiles::beside()];
     RunSums<Tiles> all[2][Tiles::kOwnVectors];
     SetPlace<Tiles> place = first;
     _Pragma("unroll 1") for (bool more = has_sets; more;) {
@@ -418,20 +436,17 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
       const bool last = place.is_last();
       const SetPlace<Tiles> next_place = last ? first : place.next();
       const u32 next_tile = last ? tile + tile_stride : tile;
-      const Set& copied = own_sets[taken % 2];
+      const Stage& copied = own_sets[taken % 2];
       if constexpr (Tiles::kStaged) {
         ++taken;
         if (Tiles::kPrefetch ? next_tile < tiles : !last) {
-          stage_set(own_sets[taken % 2], next_tile, next_place.set(), vectors, row_count,
-                    weights_of);
+          own_sets[taken % 2].copy(next_tile, next_place.set(), vectors, row_count, weights_of);
         }
         commit_copies();
       }
       if constexpr (Tiles::kPrefetch) {
         load_groups(next, next_tile, next_place.set());
-        if constexpr (!Tiles::kStaged) {
-          if (next_tile < tiles) load_words(next, next_tile, next_place.set());
-        }
+        if (next_tile < tiles) load_words(next, next_tile, next_place.set());
       }
       TileFactors factors[2][kGroupSteps];
       u32 terms[2][kGroupSteps];
@@ -443,7 +458,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
       }
       if constexpr (Tiles::kStaged) {
         wait_copy_groups<1>();
-        __syncwarp();
+        Stage::synchronize();
       }
       TileSums own[kOwnSteps];
       TileSums of_x[kOwnSteps] = {};
@@ -464,11 +479,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
           }
           of_rows.of[r] = zero_point_terms<X, T>(term);
         }
-        if constexpr (Tiles::kStaged) {
-          KILN_EACH(r, 2) {
-            now.words[step][r] = staged_words<Tiles>(copied, step, Tiles::row() + r * 8);
-          }
-        }
+        if constexpr (Tiles::kStaged) copied.take(now.words[step], step);
         const TileSums sums = multiply_step<Tiles>(now.words[step], of_rows, of_step);
         // Only the threads with columns of these steps keep the sums.
         const bool kept = step < kOwnSteps || Tiles::first_step() == step / kOwnSteps * kOwnSteps;
@@ -511,7 +522,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
         value = all[r][k].add(place, value);
         const int c = t * 2 + k;
         if (place.ends_slot() && c < Tiles::kColumns) {
-          partial[place.slot][(Tiles::row() + r * 8) * Tiles::kColumns + c] = value;
+          partial[place.slot][Tiles::own_row(r) * Tiles::kColumns + c] = value;
         }
       }
       if constexpr (Tiles::kPrefetch) {
@@ -519,7 +530,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
       } else {
         if (!last) load_set(now, tile, next_place.set());
       }
-      if constexpr (Tiles::kStaged) __syncwarp();  // before this set is overwritten
+      if constexpr (Tiles::kStaged) Stage::synchronize();  // before this set is overwritten
       place = next_place;
       more = !last;
     }
@@ -528,7 +539,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
   }
 }
 
-// Whether all results of a row of the tile are finite.
+// Whether all results of a row of the block's tiles are finite.
 template <class Tiles>
 KILN_FN bool is_finite_row(const TileMemory<Tiles>& memory, int row) {
   bool finite = true;

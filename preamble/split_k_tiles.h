@@ -104,12 +104,6 @@ KILN_FN void stage_vector(typename Split::Memory& memory, OwnVector<Tiles, Split
   }
 }
 
-// A barrier for the threads of a team of waves. Each team has its own; barrier 0 is the block's.
-template <int Threads>
-KILN_FN void synchronize_team(u32 team) {
-  asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(Threads) : "memory");
-}
-
 // Multiplies the rows of weights of a block by x. `weights_of(row)`, `scales_of(row)` and
 // `offsets_of(row)` are where a row begins; rows of weights are `row_stride` bytes apart.
 // `group_from(scale, offset)` makes a TileGroup of a group's numbers. A block has `share` tiles of

@@ -11,6 +11,10 @@
 // of neighbours, then pairs of these, and so on. Parts whose numbers are equal modulo sixteen are
 // added one after the other, and what these give is combined as the values of a part are. Where
 // there is no step, the value is 0.
+//
+// Where neighbours in memory are of neighbouring rows (line_tiles.h), a block has several tiles
+// side by side, each with waves of its own, and thread 4 g + t has two neighbouring rows of its
+// tile.
 #pragma once
 
 #include "dependents.h"
@@ -40,7 +44,11 @@ enum : int {
 //   prefetch               waves load the next set before they multiply
 //   x_in_smem              a block keeps x in shared memory; else it is loaded for each tile
 //   prologue               a block computes x (prologue.h), and has it in shared memory then
-//   staged                 a wave copies sets of weights to shared memory, in chunks of 16 bytes
+//   staged                 waves copy sets of weights to shared memory, in chunks of 16 bytes
+//   beside                 tiles of a block, side by side in memory; 0: a row's weights are
+//                          neighbours, and a block has one tile at a time
+//   copied                 then: bytes of rows that are copied at a time; less than 4: rows begin
+//                          with any byte
 //   rounds                 of tiles whose runs are in shared memory at a time: 1, or 2 where blocks
 //                          take several tiles
 //
@@ -60,6 +68,8 @@ struct Tiling {
     kSets = Shape::sets,
     kRun = Shape::run,
     kRounds = Shape::rounds,
+    kBeside = Shape::beside == 0 ? 1 : int(Shape::beside),
+    kCopied = Shape::copied,
   };
   enum : bool {
     kHasBias = Shape::has_bias,
@@ -70,10 +80,12 @@ struct Tiling {
     kPrologue = Shape::prologue,
     kWhole = Shape::whole,
     kStaged = Shape::staged,
+    kAcross = Shape::beside != 0,
   };
   enum : int {
-    kWaves = kThreads / 32,
-    kTurns = (kSets + kWaves - 1) / kWaves,  // of a wave that stages x
+    kBlockWaves = kThreads / 32,
+    kWaves = kBlockWaves / kBeside,                    // of a tile
+    kTurns = (kSets + kBlockWaves - 1) / kBlockWaves,  // of a wave that stages x
     kRuns = (kSets + kRun - 1) / kRun,
     // Of runs that are not added one after the other.
     kSlots = kSets * kSteps <= kTilePartSteps * kTileParts ? int(kRuns) : int(kTileParts),
@@ -84,9 +96,9 @@ struct Tiling {
     kUsed = kVectors < kLeast ? kLeast : kVectors,  // columns
   };
   static_assert((kRun & (kRun - 1)) == 0 && (kSteps & (kSteps - 1)) == 0 &&
-                    kRun * kSteps <= kTilePartSteps &&
-                    (kRuns == kSlots || kRun * kSteps == kTilePartSteps),
-                "Tiling: runs are parts, or parts of the only ones of their numbers");
+                    (kSets * kSteps <= kTilePartSteps * kTileParts ||
+                     kRun * kSteps == kTilePartSteps),
+                "Tiling: runs are parts, or are combined in pairs as parts and their steps are");
   enum : int {
     kColumnThreads = kUsed / 2,               // threads with different columns
     kOwnSteps = kSteps * kColumnThreads / 4,  // that a thread takes on
@@ -105,6 +117,35 @@ struct Tiling {
 
   static __device__ __forceinline__ int thread() { return int(threadIdx.x) % 4; }
   static __device__ __forceinline__ int row() { return int(threadIdx.x) % 32 / 4; }
+  // The tile of a wave among those side by side, and the number of the wave among those of its
+  // tile.
+  static __device__ __forceinline__ u32 beside() { return threadIdx.x / 32 % kBeside; }
+  static __device__ __forceinline__ u32 wave() { return threadIdx.x / 32 / kBeside; }
+  // Of a tile: the two rows of a thread.
+  static __device__ __forceinline__ int own_row(int r) {
+    return kAcross ? row() * 2 + r : row() + r * 8;
+  }
+
+  // Rows side by side. A matrix instruction takes those of 16 bits of a line: where weights have
+  // four bits, two tiles share the rows of a chunk of 16 bytes. Tiles of two sums take turns.
+  enum : int {
+    kUnitRows = 16 / lane_bits<T>(),
+    kTilesOfChunk = kAcross ? kUnitRows / 2 : 1,
+    kRowsBeside = 16 * kBeside / kSums,  // of one sum
+  };
+  static_assert(kBeside % (kAcross ? kSums * kTilesOfChunk : 1) == 0,
+                "Tiling: whole chunks of each sum");
+  // Row `i` of the block's tiles.
+  static __device__ __forceinline__ u32 row_of(u32 block, u32 i) {
+    if constexpr (!kAcross) return block * 16 + i;
+    const u32 tile = i / 16 / kSums;
+    const u32 of_chunk = i % 16 / 2 * kUnitRows + tile % kTilesOfChunk * 2 + i % 2;
+    const u32 of_sum = block * kRowsBeside + tile / kTilesOfChunk * (8 * kUnitRows) + of_chunk;
+    return of_sum * kSums + i / 16 % kSums;
+  }
+  static __device__ __forceinline__ u32 own_row_of(u32 block, int r) {
+    return row_of(block, beside() * 16 + own_row(r));
+  }
   static __device__ __forceinline__ int vector_of_column(int n) {
     const int vector = n % kVectors;
     return vector < kColumns ? vector : kColumns - 1;
@@ -119,6 +160,12 @@ struct Tiling {
     return thread() / kColumnThreads * kOwnSteps;
   }
 };
+
+// A barrier for the threads of a team of waves. Each team has its own; barrier 0 is the block's.
+template <int Threads>
+KILN_FN void synchronize_team(u32 team) {
+  asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(Threads) : "memory");
+}
 
 // Where x is there already.
 struct NoPrologue {
@@ -165,7 +212,7 @@ struct SetPlace {
   }
 };
 
-// What the sets of a wave give, one after the other.
+// What the sets of a wave give, one after the other. Those of a run are combined in pairs.
 template <class Tiles>
 struct RunSums {
   Turns<f32, Tiles::kRun, 1> of_run;
@@ -198,8 +245,8 @@ struct TileMemory {
   alignas(16) u32 x[(Tiles::kXInSmem ? int(Tiles::kAllChunks) : 1) * 4];
   // The sums of x for each step.
   f32 sum[Tiles::kXInSmem ? Tiles::kAllChunks / Tiles::kStepChunks : 1][Tiles::kColumns];
-  f32 slot[Tiles::kRounds][Tiles::kSlots][16 * Tiles::kColumns];
-  f32 result[16 * Tiles::kColumns];
+  f32 slot[Tiles::kRounds * Tiles::kBeside][Tiles::kSlots][16 * Tiles::kColumns];
+  f32 result[Tiles::kBeside * 16 * Tiles::kColumns];
 };
 
 // A chunk of x in the order in which weight_pair() takes weights out of a word.
@@ -223,8 +270,8 @@ KILN_FN void stage_vectors(TileMemory<Tiles>& memory, const Vector& vector_of, u
   Chunk<16>* const to = (Chunk<16>*)memory.x;
   const u32 lane = threadIdx.x % 32;
   KILN_EACH(turn, Tiles::kTurns) {
-    const u32 set = turn * Tiles::kWaves + threadIdx.x / 32;
-    if (Tiles::kSets % Tiles::kWaves != 0 && set >= Tiles::kSets) break;
+    const u32 set = turn * Tiles::kBlockWaves + threadIdx.x / 32;
+    if (Tiles::kSets % Tiles::kBlockWaves != 0 && set >= Tiles::kSets) break;
     KILN_EACH(column, Tiles::kColumns) {
       const Chunk<16>* const from = (const Chunk<16>*)vector_of(u32(column)) + set * kOfColumn;
       KILN_EACH(part, kParts) {

@@ -213,6 +213,8 @@ struct TileSchedule {
   bool x_in_smem = false;   ///< a block keeps x, the vectors that all rows share, in shared
                             ///< memory
   bool staged = false;      ///< waves copy sets of weights to shared memory
+  int beside = 0;           ///< then: tiles side by side in memory, whose weights a block copies as
+                            ///< lines (preamble/line_tiles.h); 0: a row's are neighbours
   bool x_in_registers = false;  ///< each wave keeps its part of x (preamble/register_tiles.h)
   bool weights_before_pdl_wait = false;  ///< weights may be loaded before the PDL wait
   bool split_k = false;      ///< waves of a block share each row (preamble/split_k_tiles.h)

@@ -84,6 +84,9 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
     }
     if (schedule.products.tiles.steps_per_group != 0) {
       text += ", by matrix instructions";
+      if (const int tiles = schedule.products.tiles.beside; tiles != 0) {
+        text += fmt::format(", {} tile{} beside each other", tiles, tiles == 1 ? "" : "s");
+      }
     } else if (schedule.products.turns > 1) {
       text += fmt::format(", in {} turns", schedule.products.turns);
     }

@@ -83,7 +83,7 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
          of(products.prologue.width)});
     add({of(tiles.whole), of(tiles.prefetch), of(tiles.x_in_smem), of(tiles.x_in_registers),
          of(tiles.weights_before_pdl_wait), of(tiles.split_k), of(tiles.single_tile),
-         of(tiles.staged)});
+         of(tiles.staged), of(tiles.beside)});
   }
   if (const fusion::AttentionSchedule& own = schedule.attention; own.threads != 0) {
     add({of(own.threads), of(own.tile), of(own.group_axes), of(own.group[0]), of(own.group[1]),

@@ -102,6 +102,8 @@ struct Shape {
     sets = Sets,
     run = Run,
     rounds = 1,
+    beside = 0,
+    copied = 16,
   };
   enum : bool {
     has_bias = HasBias,
@@ -182,6 +184,8 @@ void expect_one_order() {
     EXPECT_EQ((sum_in_waves<256, 2, 4, kTwo>(steps)), want) << Count;
     EXPECT_EQ((sum_in_waves<256, 8, 1, kEight>(steps)), want) << Count;
     EXPECT_EQ((sum_in_waves<128, 4, 1, kFour>(steps)), want) << Count;
+    EXPECT_EQ((sum_in_waves<32, 2, 32, kTwo>(steps)), want) << Count;
+    EXPECT_EQ((sum_in_waves<64, 4, 16, kFour>(steps)), want) << Count;
   }
 }
 

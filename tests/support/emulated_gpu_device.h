@@ -2,26 +2,37 @@
 // the threads of a block, or of the blocks of a cluster, are contexts that take turns from one
 // exchange of a wave or barrier to the next. What a block shares lies in a section of its own, into
 // which each block's is copied before its threads' turn. Included before the preamble;
-// EMULATED_WAVE is how many lanes a wave has. What one thread leaves to others lies in two buffers,
+// EMULATED_WAVE is how many lanes a wave has, EMULATED_NVIDIA whether the names are those of NVIDIA
+// GPUs (else of AMD's). What one thread leaves to others lies in two buffers,
 // used in turn, since some threads run ahead of others by one exchange.
 #pragma once
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#if EMULATED_NVIDIA
+#define __CUDACC_RTC__ 1
+#define __CUDA_ARCH__ 800
+#else
 #define __HIP__ 1
+#endif
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __global__
 #define __shared__ static __attribute__((section("emulated_shared")))
 #define __constant__
 #define __launch_bounds__(...)
+#if !EMULATED_NVIDIA
 #define __AMDGCN_WAVEFRONT_SIZE__ EMULATED_WAVE
+#endif
 
 namespace emulated {
 
@@ -35,7 +46,8 @@ constexpr std::size_t kStack = 64 << 10;
 constexpr std::size_t kLaunched = 208 << 10;
 
 // What a thread waits for: its next turn, or others at the same barrier.
-enum class Barrier { none, block, cluster };
+enum class Barrier { none, block, cluster, team };
+constexpr unsigned kMostTeams = 16;
 
 struct Thread {
   ucontext_t context;
@@ -43,6 +55,8 @@ struct Thread {
   bool done = false;
   int turn = 0;
   Barrier at = Barrier::none;
+  unsigned team = 0;  // whose barrier it is, and how many threads have it
+  unsigned team_threads = 0;
 };
 
 inline std::vector<Thread> threads(kMostThreads);
@@ -86,12 +100,36 @@ inline void wait_at(Barrier barrier) {
 inline void release(unsigned first, unsigned count, Barrier barrier) {
   for (unsigned t = first; t < first + count; ++t) {
     const bool runs = threads[t].at == Barrier::none;
-    const bool elsewhere = barrier == Barrier::cluster && threads[t].at != barrier;
+    const bool elsewhere =
+        threads[t].at == Barrier::team || (barrier == Barrier::cluster && threads[t].at != barrier);
     if (!threads[t].done && (runs || elsewhere)) return;
   }
   for (unsigned t = first; t < first + count; ++t) {
     if (threads[t].at == barrier) threads[t].at = Barrier::none;
   }
+}
+
+// Where as many threads of a block wait for each other as their barrier has, they go on.
+inline void release_teams(unsigned first, unsigned count) {
+  for (unsigned team = 0; team < kMostTeams; ++team) {
+    const auto waits = [&](const Thread& thread) {
+      return thread.at == Barrier::team && thread.team == team && !thread.done;
+    };
+    unsigned there = 0;
+    unsigned wanted = 0;
+    for (unsigned t = first; t < first + count; ++t) {
+      if (waits(threads[t])) ++there, wanted = threads[t].team_threads;
+    }
+    if (there == 0 || there < wanted) continue;
+    for (unsigned t = first; t < first + count; ++t) {
+      if (waits(threads[t])) threads[t].at = Barrier::none;
+    }
+  }
+}
+inline void wait_for_team(unsigned team, unsigned count) {
+  threads[now].team = team;
+  threads[now].team_threads = count;
+  wait_at(Barrier::team);
 }
 
 /// What lane `lane` of this thread's wave gives in the same call.
@@ -155,8 +193,8 @@ class Half {
 
 static emulated::Dim3 threadIdx, blockIdx, gridDim;
 
+#if !EMULATED_NVIDIA
 #define _Float16 emulated::Half
-#define __syncthreads() emulated::wait_at(emulated::Barrier::block)
 #define __builtin_amdgcn_fence(order, scope) void(0)
 #define __builtin_amdgcn_wave_barrier() emulated::end_turn()
 #define __builtin_amdgcn_mov_dpp(value, control, ...) \
@@ -184,6 +222,11 @@ static emulated::Dim3 threadIdx, blockIdx, gridDim;
 #define __builtin_amdgcn_logf(x) std::log2(float(x))
 extern "C" float __ocml_native_exp2_f32(float x) { return std::exp2(x); }
 extern "C" float __ocml_native_log2_f32(float x) { return std::log2(x); }
+#endif
+#define __syncthreads() emulated::wait_at(emulated::Barrier::block)
+#if EMULATED_NVIDIA
+#include "emulated_instructions.h"
+#endif
 // Of the device library, which the kernels that run here do not call.
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
@@ -223,7 +266,10 @@ inline void emulate(void (*entry)(void* const*), void* const* arguments, unsigne
         threadIdx = {now % block, 0, 0};
         swapcontext(&scheduler, &threads[now].context);
       }
-      for (unsigned b = 0; b < cluster; ++b) release(b * block, block, Barrier::block);
+      for (unsigned b = 0; b < cluster; ++b) {
+        release(b * block, block, Barrier::block);
+        release_teams(b * block, block);
+      }
       release(0, block * cluster, Barrier::cluster);
     }
   }

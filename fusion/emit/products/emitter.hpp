@@ -228,6 +228,7 @@ class ProductEmitter : private ProductAxes {
   void declare_tiles();
   void sum_tiles();
   void return_row(std::size_t i);
+  void return_elements(std::size_t i);
   void rows_of_weights();
   void columns_of_vectors();
   void groups_of_rows();
@@ -248,6 +249,8 @@ class ProductEmitter : private ProductAxes {
   std::string_view tile_row() const { return has_two_sums() ? "tile_row" : "row"; }
   std::string tile_rows() const;
   void pick_sum(int depth);
+  /// What waves copy to shared memory at a time.
+  std::string_view stage_type() const;
   /// Shared memory that the launch must provide.
   std::uint32_t staged_bytes() const;
   /// The nodes that `wanted` are computed from, themselves included.

@@ -48,6 +48,9 @@ void ProductEmitter::declare_tiles() {
   out_.line(3, "sets = {},", tiles.sets);
   out_.line(3, "run = {},", tiles.run);
   out_.line(3, "rounds = {},", tiles.prefetch || tiles.x_in_registers ? 2 : 1);
+  out_.line(3, "beside = {},", tiles.beside);
+  out_.line(3, "copied = {},",
+            schedule_.operands[nodes_.operand_of(graph_.nodes[form.weight])].alignment);
   out_.line(2, "}};");
   out_.line(2, "enum : bool {{");
   out_.line(3, "has_bias = {},", form.bias.has_value());
@@ -76,8 +79,7 @@ void ProductEmitter::declare_tiles() {
   if (!tiles.x_in_registers && !tiles.staged) return;
   if (tiles.x_in_registers) out_.line(1, "KILN_SHARED StagedGroups<Tiles> staged_groups;");
   out_.line(1, "KILN_DYNAMIC_SHARED(128, staged_weights);");
-  out_.line(1, "static_assert(Tiles::kWaves * 2 * sizeof(StagedWeights<Tiles>) == {},",
-            staged_bytes());
+  out_.line(1, "static_assert(Tiles::kWaves * 2 * sizeof({}) == {},", stage_type(), staged_bytes());
   out_.line(1, "              \"a launch gives a block other shared memory\");");
 }
 
@@ -89,14 +91,19 @@ void ProductEmitter::sum_tiles() {
   store_tiles();
   emit_recompute();
   out_.line(2,
-            "{}<Tiles>(tile_memory, {}u32(vectors), u32({}), u32({}), "
+            "{}<Tiles{}>(tile_memory, {}u32(vectors), u32({}), u32({}), "
             "u32(row_blocks.divisor), {}, weights_of, vector_of, group_of, recompute, store_of{});",
             products_.tiles.x_in_registers ? "sum_register_tiles" : "sum_tiles",
+            products_.tiles.beside != 0 ? fmt::format(", {}", stage_type()) : "",
             products_.tiles.x_in_registers ? "staged_groups, staged_weights, "
             : products_.tiles.staged       ? "staged_weights, "
                                            : "nullptr, ",
             tile_rows(), batch_axes() > 0 ? "block" : "item",
             loads_before_pdl_wait() ? "launched_early != 0" : "false", prologue_argument());
+}
+
+std::string_view ProductEmitter::stage_type() const {
+  return products_.tiles.beside != 0 ? "StagedLines<Tiles>" : "StagedWeights<Tiles>";
 }
 
 std::string_view ProductEmitter::prologue_argument() const {
@@ -139,11 +146,11 @@ void ProductEmitter::emit_recompute() {
   const NodeId sum = *nodes_.tile_sum();
   wanted_ = all_of({graph_.nodes[sum].operands[0]});
   out_.line(2, "const auto recompute = [&]({} tile) {{", index_);
-  out_.line(3, "for (int i = 0; i < 16; ++i) {{");
+  out_.line(3, "for (int i = 0; i < 16 * Tiles::kBeside; ++i) {{");
   out_.indent(2);
   out_.line(2, "if (is_finite_row(tile_memory, i)) continue;");
-  out_.line(2, "const {0} {1} = row_or_last(tile * 16 + {0}(i), {2});", index_, tile_row(),
-            tile_rows());
+  out_.line(2, "const {0} {1} = row_or_last({0}(Tiles::row_of(u32(tile), u32(i))), {2});", index_,
+            tile_row(), tile_rows());
   pick_sum(2);
   nodes_.disable_fast_path(sum);
   find_rows(2);
@@ -262,9 +269,11 @@ std::string ProductEmitter::tile_pointer(std::size_t i) const {
                      is_packed(operands_[i].dtype) ? fmt::format("({} >> 1)", row) : row);
 }
 
-// Returns where an operand's rows begin, or a function that gathers a vector of one.
+// Returns where an operand's rows begin, or a function that gathers a vector of one, or that finds
+// an element of one.
 void ProductEmitter::return_row(std::size_t i) {
   find_rows(3);
+  if (is_in_lines(i)) return return_elements(i);
   if (!is_gathered(i)) {
     out_.line(3, "return {};", tile_pointer(i));
     return;
@@ -279,6 +288,24 @@ void ProductEmitter::return_row(std::size_t i) {
     out_.line(4, "const {} first = vector * {};", index_, schedule_.width);
   }
   out_.line(4, "return {};", gathered(i, schedule_.width, "first"));
+  out_.line(3, "}};");
+}
+
+void ProductEmitter::return_elements(std::size_t i) {
+  out_.line(3, "return [=]({} element) KILN_INLINED {{", index_);
+  std::string first = "element";
+  if (has_groups()) {
+    out_.line(4, "const {} group = divide(element / {}, columns);", index_, schedule_.width);
+    out_.coordinates(4, index_, "group", first_reduced(), inner());
+    first = fmt::format("element - group * (columns.divisor * {})", schedule_.width);
+  }
+  std::string place;
+  for (const std::string& part : {row_text(i), in_group(i, "")}) {
+    if (!part.empty()) place += part + " + ";
+  }
+  place += fmt::format("{}_place({}({}))", operands_[i].name, index_, first);
+  out_.line(4, "return {}_data + {};", operands_[i].name,
+            is_packed(operands_[i].dtype) ? fmt::format("({} >> 1)", place) : place);
   out_.line(3, "}};");
 }
 

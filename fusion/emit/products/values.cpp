@@ -105,7 +105,7 @@ void ProductEmitter::find_gathered(int depth) {
 
 // How many neighbours are loaded at once.
 int ProductEmitter::gathered_run(std::size_t i, int width) const {
-  if (is_packed(operands_[i].dtype)) return 1;
+  if (is_packed(operands_[i].dtype) || is_in_lines(i)) return 1;
   return std::min(width, schedule_.operands[i].alignment * 8 / bits(operands_[i].dtype));
 }
 

@@ -414,7 +414,8 @@ void align(OperandSchedule& schedule, const SizedOperand& operand, std::size_t i
   int width = all.width;
   constexpr int kMostRun = 16;
   if (schedule.access == Access::transposed) {
-    if (all.backend == Backend::host) return;
+    const bool in_lines = all.products.tiles.beside != 0;  // choose_tiles()
+    if (all.backend == Backend::host || in_lines) return;
     schedule.alignment = alignment_of(operand, operand.offset, axes, row, index, all.products.rows);
     return;
   }
@@ -511,12 +512,7 @@ std::optional<SizedLayout> plan_of(const TypedGraph& graph, const ReduceSpace& s
                                                         operands, axes, schedule))) {
     return std::nullopt;
   }
-  // Threads side by side take rows of a large matrix that lies across; of a small one elements are
-  // gathered.
-  if (tiles && ((across && weights == largest(operands, shape)) ||
-                !choose_tiles(graph, operands, axes, weights, layout))) {
-    return std::nullopt;
-  }
+  if (tiles && !choose_tiles(graph, operands, axes, weights, layout)) return std::nullopt;
   layout.units = layout.rows;
   layout.reduced = 1;
   for (const Axis& axis : reduced_axes) layout.reduced *= axis.size;

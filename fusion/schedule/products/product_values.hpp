@@ -34,11 +34,16 @@ class ProductAxes {
   }
   /// Whether the elements of an operand's vectors lie anywhere (preamble/products.h).
   bool is_gathered(std::size_t operand) const {
-    return schedule_.operands[operand].access == Access::strided || is_across(operand);
+    return schedule_.operands[operand].access == Access::strided ||
+           schedule_.operands[operand].access == Access::transposed;
   }
   /// Whether each of them is loaded for all rows of a thread at once.
   bool is_across(std::size_t operand) const {
-    return schedule_.operands[operand].access == Access::transposed;
+    return schedule_.operands[operand].access == Access::transposed && !in_tiles();
+  }
+  /// Whether lines of neighbouring rows are copied, for matrix instructions.
+  bool is_in_lines(std::size_t operand) const {
+    return schedule_.operands[operand].access == Access::transposed && in_tiles();
   }
 
  protected:

@@ -23,7 +23,8 @@ constexpr int kRowThreads = 512;             // in whose order a row is recomput
 constexpr std::int64_t kMaxRowBits = 16384;  // of a row: two tiles are 64 KiB, which all GPUs have
 constexpr std::int64_t kMaxSmemElements = 16384;  // of x: 32 of the 48 KiB of a block
 constexpr std::int64_t kProcessors = 132;
-constexpr std::int64_t kMany = 4096;       // tiles
+constexpr std::int64_t kFew = 512;  // tiles
+constexpr std::int64_t kMany = 4096;
 constexpr std::int64_t kSplitWaves = 16;   // of a block, most
 constexpr std::int64_t kPartVectors = 64;  // of a row, for a wave of a split reduction
 
@@ -100,6 +101,25 @@ bool takes_split_k(const TypedGraph& graph, std::span<const SizedOperand> operan
   return true;
 }
 
+// How many bytes of neighbouring rows are copied at a time where weights lie in lines of them
+// (preamble/line_tiles.h), 1 where these begin anywhere; 0 where they are no lines of whole bytes.
+int bytes_in_lines(const SizedOperand& weights, const ScratchVector<MergedAxis>& axes,
+                   std::size_t row, std::size_t index) {
+  constexpr int kLeastBytes = 4;
+  if (axes[row].strides[index] != 1 || weights.indexed.exists()) return 0;
+  const int of_byte = 8 / bits(weights.dtype);
+  bool whole_bytes = weights.offset % of_byte == 0 && axes[row].size % of_byte == 0;
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    whole_bytes = whole_bytes && (k == row || axes[k].strides[index] % of_byte == 0);
+  }
+  if (!whole_bytes) return 0;
+  int rows = kWordBits / bits(weights.dtype);
+  while (rows > of_byte && axes[row].size % rows != 0) rows /= 2;
+  const int bytes =
+      std::min(rows / of_byte, alignment_of(weights, weights.offset, axes, row, index, rows));
+  return bytes < kLeastBytes ? 1 : bytes;
+}
+
 // Marks weights, and what scales, biases and zero points are computed from, as loaded before the
 // PDL wait.
 void mark_before_pdl_wait(const TypedGraph& graph, const ProductValues& values,
@@ -133,10 +153,13 @@ void clear_before_pdl_wait(Schedule& schedule) {
 // which takes less shared memory.
 int choose_run(Size sets, int waves, const ProductSchedule& products) {
   constexpr int kSlotBytes = 8192;  // beside x in shared memory
-  const int most = kPartSteps / products.tiles.steps;
-  if (sets * products.tiles.steps > kPartSteps * kMostParts) return most;
+  constexpr int kMostSets = 32;     // Turns (preamble/products.h)
+  const int part = kPartSteps / products.tiles.steps;
+  if (sets * products.tiles.steps > kPartSteps * kMostParts) return part;
   const bool few = products.columns <= 4;
-  const int slot = kRows * products.columns * 4 * (products.tiles.prefetch ? 2 : 1);
+  const int most = products.tiles.beside != 0 ? kMostSets : part;
+  const int rounds = products.tiles.prefetch ? 2 : std::max(1, products.tiles.beside);
+  const int slot = kRows * products.columns * 4 * rounds;
   const int slots = products.columns <= 2 ? kSlotBytes / slot : 4 * kSlotBytes / slot;
   int chosen = most;
   Size least = ((sets + most - 1) / most + waves - 1) / waves * most;
@@ -148,6 +171,58 @@ int choose_run(Size sets, int waves, const ProductSchedule& products) {
     least = longest;
   }
   return chosen;
+}
+
+// Lines of 128 bytes, as long as there are blocks for all of a device; then parts of lines, of 32
+// bytes at least, or of less where many columns of long rows need the memory. As many waves share
+// each tile as make a block of eight, or of sixteen where there are few. Each copies sets of 2 KiB,
+// of which two are in shared memory.
+void map_line_tiles(SizedLayout& layout, Size batches) {
+  constexpr int kLineBits = 1024;
+  constexpr int kLeastLineBits = 256;
+  constexpr int kMostWaves = 16;
+  constexpr int kFewWaves = 8;
+  constexpr std::int64_t kSlotBytes = 24576;
+  Schedule& schedule = layout.schedule;
+  TileSchedule& tiles = schedule.products.tiles;
+  const int columns = schedule.products.columns;
+  const int loaded = tiles.steps;  // 16 bytes
+  const int tile_bits = kRows * (kWordBits / (loaded * schedule.width));
+  tiles.staged = true;
+  tiles.steps = 2 * loaded;
+  const Size set = Size{kStepVectors} * tiles.steps;
+  const Size sets = (layout.vectors + set - 1) / set;
+  const Size parts = std::min<Size>((sets * tiles.steps + kPartSteps - 1) / kPartSteps, kMostParts);
+  const auto blocks = [&] {
+    const int rows = kRows * tiles.beside;
+    return (layout.rows * tiles.sums + rows - 1) / rows;
+  };
+  const int least = kLeastLineBits / tile_bits * tiles.sums;
+  const int chunk = kWordBits / tile_bits * tiles.sums;  // of 16 bytes
+  tiles.beside =
+      std::min(columns <= 2 ? kMostWaves : kFewWaves, kLineBits / tile_bits * tiles.sums);
+  while (tiles.beside > least && blocks() * batches < kProcessors) tiles.beside /= 2;
+  while (tiles.beside > chunk && parts * (kRows * 4 * columns * tiles.beside) > kSlotBytes) {
+    tiles.beside /= 2;
+  }
+  const bool at_once = blocks() * batches <= kProcessors;
+  const bool near_once = blocks() * batches <= 2 * kProcessors && columns <= 2;
+  int waves = at_once || near_once ? kMostWaves : kFewWaves;
+  while (waves > kFewWaves && waves / tiles.beside > sets) waves /= 2;
+  waves = std::max(waves, tiles.beside);
+  schedule.products.rows = kRows * tiles.beside / tiles.sums;
+  schedule.reduction.threads = 32 * waves;
+  tiles.sets = static_cast<int>(sets);
+  tiles.run = choose_run(sets, waves / tiles.beside, schedule.products);
+  tiles.whole = layout.vectors % set == 0;
+  tiles.x_in_smem = tiles.x_in_smem && columns <= 2 &&
+                    sets * set * schedule.width * columns <=
+                        kMaxSmemElements * kFewWaves / std::max(kFewWaves, waves);
+  const bool few_registers = columns <= 2 || (columns <= 4 && loaded == 1);
+  tiles.min_blocks = waves == kMostWaves ? (columns <= 2 ? 2 : 1) : few_registers ? 3 : 2;
+  tiles.weights_before_pdl_wait = blocks() * tiles.beside * batches <= kFew;
+  layout.row_blocks = blocks();
+  layout.work_items = layout.row_blocks * batches;
 }
 
 }  // namespace
@@ -211,6 +286,13 @@ bool choose_tiles(const TypedGraph& graph, std::span<const SizedOperand> operand
       schedule.operands[at].outer_axes = outer_axes_of(axes, at);
     }
   };
+  const auto take_lines = [&](std::size_t i, int copied) {
+    tiles.beside = 1;
+    for (const std::size_t at : in_each_sum(values, i)) {
+      schedule.operands[at].access = Access::transposed;
+      schedule.operands[at].alignment = copied;
+    }
+  };
   // By the values' form, which they do not change.
   const int weight_bits = bits(operands[weights].dtype);
   const bool direct = direct_weights && direct_vector;
@@ -225,7 +307,14 @@ bool choose_tiles(const TypedGraph& graph, std::span<const SizedOperand> operand
                  is_aligned(weights, kWordBits / weight_bits);
   tiles.steps = kWordBits / (weight_bits * schedule.width);  // of which a thread has 16 bytes
   mark_before_pdl_wait(graph, values, *values.form(*sum), schedule);
-  if (!direct_weights) gather(weights);
+  if (!direct_weights) {
+    int copied = kWordBits / 8;
+    for (const std::size_t at : in_each_sum(values, weights)) {
+      copied = std::min(copied, bytes_in_lines(operands[at], axes, axes.size() - count - 1, at));
+    }
+    gather(weights);
+    if (copied != 0) take_lines(weights, copied);
+  }
   if (!direct_vector) gather(values.operand_of(graph.nodes[vector]));
   return true;
 }
@@ -272,7 +361,6 @@ void map_split_k_tiles(SizedLayout& layout, Size batches) {
 // sixteen waves in persistent blocks keep vectors of 4096 elements in their registers; else vectors
 // come from the cache each time. None of that shows in the order of adding (preamble/tiling.h).
 void map_tiles(SizedLayout& layout, Size batches) {
-  constexpr std::int64_t kFew = 512;
   constexpr std::int64_t kPersistentBlocks = 660;  // blocks
   constexpr std::int64_t kPart = 16;               // vectors of a row for each wave
   constexpr std::int64_t kMinWaves = 4;
@@ -287,6 +375,11 @@ void map_tiles(SizedLayout& layout, Size batches) {
   };
   if (tiles.split_k) {
     map_split_k_tiles(layout, batches);
+    recomputes();
+    return clear_before_pdl_wait(schedule);
+  }
+  if (tiles.beside != 0) {
+    map_line_tiles(layout, batches);
     recomputes();
     return clear_before_pdl_wait(schedule);
   }

@@ -268,7 +268,47 @@ TEST(TiledSums, AreThoseOfFewRowsAndOfElementsAnywhere) {
     EXPECT_TRUE(is_tiled(dtype, 3, 100, {4097, 0, 64, 1}, {}));
     EXPECT_TRUE(is_tiled(dtype, 3, 100, {}, {1, 192, 3}));
   }
-  EXPECT_FALSE(is_tiled(DType::u8, 3, 100, {1, 0, 6400, 100}, {}));  // columns follow the tree
+}
+
+// Of a matrix whose neighbours in memory are of neighbouring rows, whole lines are copied: 128
+// bytes where there are many rows, and as few as 32 where there would be no blocks for all of a
+// device.
+TEST(TiledSums, CopyLinesOfNeighbouringRows) {
+  const auto tiles_beside = [](DType weights, std::int64_t columns, std::int64_t rows) {
+    Specification specification;
+    specification.arguments = matrix_vector(weights, columns, rows);
+    specification.arguments[0].strides = {1, 0, 64 * rows, rows};
+    const std::string source = emit_for(parse("f", kMatrixVector), specification, "sm_90", false);
+    if (source.find("sum_tiles<Tiles, StagedLines<Tiles>>") == std::string::npos) return 0;
+    constexpr std::string_view kBeside = "beside = ";
+    return std::stoi(source.substr(source.find(kBeside) + kBeside.size()));
+  };
+  EXPECT_EQ(tiles_beside(DType::u8, 1, 1 << 17), 8);
+  EXPECT_EQ(tiles_beside(DType::u8, 1, 4096), 2);
+  EXPECT_EQ(tiles_beside(DType::u8, 3, 100), 2);
+  EXPECT_EQ(tiles_beside(DType::i8, 8, 1 << 17), 8);
+  EXPECT_EQ(tiles_beside(DType::i8, 1, (1 << 17) + 1), 8);
+  EXPECT_EQ(tiles_beside(DType::u4, 1, 1 << 17), 16);
+  EXPECT_EQ(tiles_beside(DType::u4, 1, 4096), 4);
+  EXPECT_EQ(tiles_beside(DType::u4, 1, 4095), 0);  // rows that begin with half a byte
+}
+
+TEST(TiledSums, KeepLinesOfNeighbouringRowsInRegisters) {
+  const std::vector<std::string> known = testing::targets_of(jit::ToolchainKind::nvrtc);
+  if (std::ranges::find(known, "sm_90") == known.end()) GTEST_SKIP() << "no NVRTC knows sm_90";
+  for (const DType weights : {DType::u4, DType::i8}) {
+    for (const std::int64_t columns : {1, 4, 8}) {
+      for (const std::int64_t rows : {4096, 1 << 17}) {
+        Specification specification;
+        specification.arguments = matrix_vector(weights, columns, rows);
+        specification.arguments[0].strides = {1, 0, 64 * rows, rows};
+        const CompiledKernel kernel =
+            compile_for(parse("f", kMatrixVector), specification, "sm_90");
+        EXPECT_EQ(kernel.resources.scratch.value_or(0), 0)
+            << name(weights) << ", " << columns << " columns, " << rows << " rows";
+      }
+    }
+  }
 }
 
 // The results of all sums take more registers and shared memory than a few do.

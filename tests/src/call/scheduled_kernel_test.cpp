@@ -81,6 +81,7 @@ TEST(ScheduleHash, TellsSchedulesOfOneKernelApart) {
       [](Schedule& s) { s.products.tiles.split_k = true; },
       [](Schedule& s) { s.products.tiles.single_tile = true; },
       [](Schedule& s) { s.products.tiles.staged = true; },
+      [](Schedule& s) { s.products.tiles.beside += 1; },
       [](Schedule& s) { s.products.tiles.min_blocks += 1; },
       [](Schedule& s) { s.attention.threads += 1; },
       [](Schedule& s) { s.attention.tile += 1; },

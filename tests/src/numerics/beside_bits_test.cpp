@@ -105,13 +105,6 @@ class ProductBits : public BesideBits {
     return inputs;
   }
 
-  /// Whether matrix instructions may add them up, which are not taken for large transposed
-  /// matrices.
-  static bool may_be_in_tiles(const Products& products) {
-    return GetParam() == DeviceType::cuda && bits(products.weights) <= 8 &&
-           (products.activations == DType::bf16 || products.activations == DType::f16);
-  }
-
   /// Some rows and columns, computed by themselves.
   HostArray part(const Products& products, const std::vector<HostArray>& inputs, std::int64_t row,
                  std::int64_t rows, std::int64_t column, std::int64_t columns) const {
@@ -352,11 +345,6 @@ struct ElementPlaces {
   std::vector<bool> backwards = {};
 };
 
-/// Whether neighbours of weights in memory are of neighbouring rows.
-bool lie_across(const ElementPlaces& weights) {
-  return std::ranges::find(weights.order, 0U) > std::ranges::find(weights.order, 2U);
-}
-
 HostArray at_places(const HostArray& packed, const ElementPlaces& places) {
   const Dims& shape = packed.shape;
   Dims strides(shape.size(), 1);
@@ -440,18 +428,13 @@ TEST_P(ProductBits, DoNotShowWhereElementsLie) {
       };
       const auto& of_weights = many_columns ? kWeights.smaller : kWeights.larger;
       const auto& of_activations = many_columns ? kActivations.larger : kActivations.smaller;
-      const auto has_other_order = [&](const ElementPlaces& places) {
-        return !many_columns && may_be_in_tiles(products) && lie_across(places);
-      };
       for (const ElementPlaces& places : of_weights) {
-        if (has_other_order(places)) continue;
         check(at_places(inputs[0], places), inputs[1], "weights in " + describe(places));
       }
       for (const ElementPlaces& places : of_activations) {
         const HostArray activations = at_places(inputs[1], places);
         check(inputs[0], activations, "activations in " + describe(places));
         for (const ElementPlaces& other : {of_weights.front(), of_weights.back()}) {
-          if (has_other_order(other)) continue;
           check(at_places(inputs[0], other), activations,
                 fmt::format("activations in {}, weights in {}", describe(places), describe(other)));
         }
@@ -501,7 +484,6 @@ TEST_P(ProductBits, DoNotShowPlacesThatAreDrawn) {
     const bool more_weights = rows * bits(products.weights) >= columns * bits(products.activations);
     const ElementPlaces weights = draw_places(3, more_weights);
     const ElementPlaces activations = draw_places(4, !more_weights);
-    if (more_weights && may_be_in_tiles(products) && lie_across(weights)) continue;
     std::vector<HostArray> own = inputs;
     own[0] = at_places(inputs[0], weights);
     own[1] = at_places(inputs[1], activations);
@@ -523,9 +505,10 @@ TEST_P(ProductBits, DoNotShowThatAMatrixIsTransposed) {
         Products{DType::f8e4m3, Dequantised::scaled, DType::f32, DType::f16, 40, 128},
         Products{DType::i8, Dequantised::bias, DType::bf16, DType::bf16, 20, 64},
         Products{DType::u4, Dequantised::zero_point, DType::bf16, DType::f32, 36, 64}}) {
-    if (may_be_in_tiles(products) || !share.next()) continue;
-    for (const std::int64_t rows : {63, 20, emulated ? 62 : 9'000}) {
-      const std::int64_t columns = rows == 20 ? 6 : 1;
+    if (!share.next()) continue;
+    for (const std::int64_t rows :
+         {63, 20, 64, emulated ? 62 : 9'000, GetParam() == DeviceType::cuda ? 9'216 : 80}) {
+      const std::int64_t columns = rows == 20 ? 6 : rows == 64 ? 3 : 1;
       const std::vector<HostArray> inputs = draw_inputs(products, rows, columns);
       std::vector<HostArray> own = inputs;
       own[0] = at_places(inputs[0], {{1, 2, 0}, {0, 0, 0}});
@@ -626,7 +609,6 @@ TEST_P(ProductBits, DoNotShowInfinitiesBeside) {
     const HostArray whole = part(products, inputs, 0, 40, 0, 8);
     for (const auto& [columns, transposed] :
          {std::pair(1, false), {4, false}, {1, true}, {4, true}}) {
-      if (transposed && activations == DType::bf16) continue;  // no matrix instructions
       std::vector<HostArray> own = inputs;
       own[1] = part_of(own[1], 0, 0, columns);
       if (transposed) own[0] = at_places(own[0], {{1, 2, 0}, {0, 0, 0}});
