@@ -79,17 +79,22 @@ inline std::size_t shared_address(const void* place) {
   return static_cast<std::size_t>(static_cast<const char*>(place) - &shared_base);
 }
 inline char* shared_place(U32 address) { return &shared_base + static_cast<int>(address); }
-inline void copy_chunk(U32 to, const void* from) { std::memcpy(shared_place(to), from, 16); }
+// Policies of caches, which nothing shows.
+using Policy = unsigned long long;
+inline void choose_policy(Policy& policy) { policy = 0; }
+inline void copy_chunk(U32 to, const void* from, Policy = 0) {
+  std::memcpy(shared_place(to), from, 16);
+}
 inline void copy_part(U32 to, const void* from, int bytes) {
   std::memcpy(shared_place(to), from, static_cast<std::size_t>(bytes));
 }
 inline void wait_copies(int) {}
-inline void load_word(U32& word, const void* from) { std::memcpy(&word, from, 4); }
-inline void load_two(U32& a, U32& b, const void* from) {
+inline void load_word(U32& word, const void* from, Policy = 0) { std::memcpy(&word, from, 4); }
+inline void load_two(U32& a, U32& b, const void* from, Policy = 0) {
   load_word(a, from);
   load_word(b, static_cast<const char*>(from) + 4);
 }
-inline void load_four(U32& a, U32& b, U32& c, U32& d, const void* from) {
+inline void load_four(U32& a, U32& b, U32& c, U32& d, const void* from, Policy = 0) {
   load_two(a, b, from);
   load_two(c, d, static_cast<const char*>(from) + 8);
 }
