@@ -48,6 +48,26 @@ KILN_FN Vec<T, Lanes> gather(const T* row, Index first, Stride stride) {
   return result;
 }
 
+// The same at the end of a row, past which the last element is read again.
+template <int Lanes, class T, class Index, class Stride>
+KILN_FN Vec<T, Lanes> gather_within(const T* row, Index first, Stride stride, Index length) {
+  Vec<T, Lanes> result;
+  _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {
+    const Index at = first + Index(lane) < length ? first + Index(lane) : length - 1;
+    result.lane[lane] = row[Stride(at) * stride];
+  }
+  return result;
+}
+
+// 32 bits of the 64 that two words are, from bit `bits` on, which is less than 32.
+KILN_FN u32 funnel_right(u32 low, u32 high, u32 bits) {
+#if KILN_AMD
+  return __builtin_amdgcn_alignbit(high, low, bits);
+#else
+  return __funnelshift_r(low, high, bits);
+#endif
+}
+
 // Like load(), for a row that is aligned where `first` is not a multiple of Lanes: takes the
 // elements out of the two aligned vectors that they straddle. The second may be past the end of the
 // row, unless `inner`, which saves a branch that other loads would wait for.
@@ -73,8 +93,7 @@ KILN_FN Vec<T, Lanes> load_unaligned(const T* row, Index first, Index size, bool
   }
   Words<kWords> result;
   _Pragma("unroll") for (int i = 0; i < kWords; ++i) {
-    const u64 two = u64(word[i + 1]) << 32 | word[i];
-    result.word[i] = sizeof(T) < 4 ? u32(two >> (bytes % 4 * 8)) : word[i];
+    result.word[i] = sizeof(T) < 4 ? funnel_right(word[i], word[i + 1], bytes % 4 * 8) : word[i];
   }
   return bit_cast<Vector>(result);
 }
@@ -99,6 +118,15 @@ template <int Lanes, class T, class Index, class Stride>
 KILN_FN void scatter(T* row, Index first, Stride stride, const Vec<T, Lanes>& value) {
   _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {
     row[Stride(first + lane) * stride] = value.lane[lane];
+  }
+}
+
+// The first `count` lanes.
+template <int Lanes, class T, class Index, class Stride>
+KILN_FN void scatter_first(T* row, Index first, Stride stride, const Vec<T, Lanes>& value,
+                           int count) {
+  _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {
+    if (lane < count) row[Stride(first + lane) * stride] = value.lane[lane];
   }
 }
 

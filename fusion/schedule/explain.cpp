@@ -78,6 +78,10 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
         schedule.vectors);
   }
   const std::int64_t inner = layout.shape[layout.shape.size() - 1];
+  if (schedule.reduction.axes != 0 &&
+      std::ranges::any_of(schedule.operands, [](const auto& o) { return is_staged(o.access); })) {
+    return start + ": neighbouring threads take neighbours from shared memory";
+  }
   if (model.work.vector_bytes == 0) {
     return fmt::format("{}: part of a row, which the compiler vectorises", start);
   }
@@ -92,7 +96,8 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
     if (operands[i].output && (stored == operands.size() || bits_of(i) > bits_of(stored)))
       stored = i;
     if (schedule.operands[i].access != Access::contiguous &&
-        schedule.operands[i].access != Access::interleaved)
+        schedule.operands[i].access != Access::interleaved &&
+        !is_staged(schedule.operands[i].access))
       continue;
     if (narrowest == operands.size() || bits_of(i) < bits_of(narrowest)) narrowest = i;
   }
@@ -221,6 +226,15 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
                                   plural(layout.runs[index].length, "element"));
       report.reason = own.whole_runs ? "it repeats within rows, and no vector has parts of two runs"
                                      : "it repeats within rows";
+      break;
+    case Access::staged:
+    case Access::staged_backwards:
+      report.access = "through shared memory, 16 bytes at a time";
+      report.reason =
+          fmt::format("{}, and the rows of a block are one range of memory{}",
+                      what_misaligns(operand, layout, index, inner)
+                          .value_or("its rows are no whole number of vectors"),
+                      own.access == Access::staged ? "" : ", which it runs through backwards");
       break;
     case Access::transposed:
       if (schedule.is_buffered(index)) {

@@ -92,7 +92,13 @@ enum class Access : std::uint8_t {
                 ///< one vector holds the elements of all of them
   runs,         ///< reductions: one element for each run of neighbours along the innermost axis,
                 ///< which on a GPU is no shorter than a vector
+  staged,       ///< GPUs: contiguous, and all rows that a block has at a time are one range of
+                ///< memory, which is moved through shared memory (preamble/staging.h)
+  staged_backwards,  ///< the same, but neighbours follow each other in reverse order
 };
+constexpr bool is_staged(Access access) {
+  return access == Access::staged || access == Access::staged_backwards;
+}
 
 /// How a kernel accesses one operand.
 struct OperandSchedule {
@@ -173,7 +179,8 @@ struct RowSchedule {
   int min_blocks = 0;   ///< columns: that a multiprocessor must have room for; 0: no such demand
   int buffered = 0;     ///< CPU: elements of a row that are in the buffers of transposed operands
                         ///< at a time; 0: all of them
-  bool ragged = false;  ///< CPU: the last vector of a row has fewer lanes
+  bool ragged = false;  ///< CPU, and GPUs where operands are staged: the last vector of a row has
+                        ///< fewer lanes
   bool split = false;   ///< split reduction: each row is cut into Layout::splits
   ColumnChunks chunks = ColumnChunks::one;  ///< GPU: of the tree (preamble/tree.h, chunks.h)
   int phase = -1;    ///< the operand whose aligned vectors a row is read in, though rows are not

@@ -58,9 +58,15 @@ std::string describe(const AttentionSchedule& attention, Backend backend) {
 }  // namespace
 
 std::string describe(const Schedule& schedule, std::span<const std::string> names) {
-  static constexpr std::string_view kAccess[] = {"scalar",  "contiguous", "broadcast along rows",
-                                                 "strided", "transposed", "interleaved",
-                                                 "by runs"};
+  static constexpr std::string_view kAccess[] = {"scalar",
+                                                 "contiguous",
+                                                 "broadcast along rows",
+                                                 "strided",
+                                                 "transposed",
+                                                 "interleaved",
+                                                 "by runs",
+                                                 "staged in shared memory",
+                                                 "staged in shared memory backwards"};
   std::string text = fmt::format("{} {}, {} element{} per work item, {}-bit indices", schedule.rank,
                                  schedule.rank == 1 ? "axis" : "axes", schedule.width,
                                  schedule.width == 1 ? "" : "s", schedule.wide_index ? 64 : 32);
@@ -98,6 +104,7 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
   if (schedule.scan == ScanSchedule::along) {
     text += fmt::format(", scan along rows, {} thread{} per row", schedule.reduction.threads,
                         schedule.reduction.threads == 1 ? "" : "s");
+    if (schedule.reduction.ragged) text += ", the last vector of a row in part";
   }
   if (schedule.scan == ScanSchedule::across) {
     text += ", scan across rows";

@@ -289,6 +289,15 @@ int alignment_of(const SizedOperand& operand, Size offset, const ScratchVector<M
   return alignment_of(operand, offset, strides, width);
 }
 
+bool are_one_range(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
+  Size before = axes.back().size;
+  for (std::size_t k = axes.size() - 1; k-- > 0;) {
+    if (axes[k].size != 1 && axes[k].strides[operand] != before) return false;
+    before *= axes[k].size;
+  }
+  return true;
+}
+
 bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,
                       Size elements, int width) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 31;

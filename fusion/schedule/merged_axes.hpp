@@ -102,6 +102,14 @@ int alignment_of(const SizedOperand& operand, Size offset, const ScratchVector<M
 /// The same where the strides from row to row are, or-ed, these.
 int alignment_of(const SizedOperand& operand, Size offset, Size strides, int width);
 
+/// Whether rows along the innermost axis follow each other in memory without gaps, in their order.
+bool are_one_range(const ScratchVector<MergedAxis>& axes, std::size_t operand);
+
+/// Of two packed elements 1.
+inline int element_bytes(const SizedOperand& operand) {
+  return std::max(1, bits(operand.dtype) / 8);
+}
+
 /// Whether every row of the operand begins at a cache line of a CPU.
 bool rows_are_lines(const SizedOperand& operand, Size offset, const ScratchVector<MergedAxis>& axes,
                     std::size_t index);

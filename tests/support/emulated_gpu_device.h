@@ -203,6 +203,8 @@ static emulated::Dim3 threadIdx, blockIdx, gridDim;
   int(emulated::exchange(unsigned(value), emulated::lane() ^ unsigned((pattern) >> 10)))
 #define __builtin_amdgcn_ds_bpermute(address, value) \
   int(emulated::exchange(unsigned(value), unsigned(address) / 4 % EMULATED_WAVE))
+#define __builtin_amdgcn_alignbit(high, low, bits) \
+  unsigned(((unsigned long long)(high) << 32 | (low)) >> ((bits)&31))
 #define __builtin_canonicalizef(x) (x)
 #define __builtin_amdgcn_rcpf(x) (1.0f / (x))
 #define __builtin_amdgcn_sqrtf(x) std::sqrt(float(x))

@@ -51,9 +51,11 @@ class ScanEmitter {
     } else {
       open_columns();
     }
+    if (is_staged()) stage_operands();
     load_operands();
     compute();
     store_results();
+    if (is_staged()) store_staged_results();
     if (loads_ahead()) {
       out_.line(3, "}}");
       out_.indent(-1);
@@ -69,6 +71,12 @@ class ScanEmitter {
   bool on_host() const { return schedule_.backend == Backend::host; }
   /// How many lanes a vector has: on the CPU the last one of a row may have fewer.
   std::string_view lane_count() const { return along() && on_host() ? "lanes" : "width.size"; }
+  /// Whether rows are moved through shared memory. The last vector of a row has fewer lanes.
+  bool is_staged() const { return shares_.ragged && !on_host(); }
+  bool is_staged(std::size_t i) const { return fusion::is_staged(schedule_.operands[i].access); }
+  bool is_backwards(std::size_t i) const {
+    return schedule_.operands[i].access == Access::staged_backwards;
+  }
   bool loads_ahead() const { return !along() && shares_.batch > 1; }
   int threads() const {
     return along() ? shares_.threads * shares_.rows : device_model(schedule_.backend).work.block;
@@ -83,7 +91,7 @@ class ScanEmitter {
     identifiers_.add_scalars(out_, node_text_);
     if (along()) {
       out_.add_count(P::vectors, "vectors");
-      if (on_host()) out_.add_count(P::length, "length");
+      if (on_host() || is_staged()) out_.add_count(P::length, "length");
       if (shares_.rows > 1) out_.add_count(P::row_count, "row_count");
     } else {
       out_.add_divisor(P::columns, "columns");
@@ -108,6 +116,11 @@ class ScanEmitter {
       if (!is_scan(graph_.nodes[id].op)) continue;
       out_.line(1, "KILN_SHARED ScanSlots<{}, {}> {}_slots;", compute_type(graph_.nodes[id].dtype),
                 shares_.threads, names_[id]);
+    }
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!is_staged(i)) continue;
+      out_.line(1, "KILN_SHARED StagedRange<{}, {}> {}_staged;", storage_type(operands_[i].dtype),
+                threads() * schedule_.width, operands_[i].name);
     }
     out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
     if (shares_.rows == 1) {
@@ -147,6 +160,67 @@ class ScanEmitter {
       out_.line(3, "const int lanes = int(least({} - first, {}({})));", length(), index_,
                 schedule_.width);
     }
+  }
+
+  // The range of memory that a block has of each operand: some vectors of one row at a time, or all
+  // of several rows.
+  void stage_operands() {
+    const int width = schedule_.width;
+    const bool one = shares_.rows == 1;
+    if (one) {
+      out_.line(3, "const u32 count = u32(least(length - block * {}, {}({})));", width, index_,
+                shares_.threads * width);
+      out_.line(3, "const u32 at = u32(first - block * {});", width);
+    } else {
+      out_.line(3, "const u32 beside = u32(row - item * {});", shares_.rows);
+      out_.line(3, "const u32 count = u32(least(row_count - item * {0}, {1}({0})) * length);",
+                shares_.rows, index_);
+      out_.line(3, "const u32 at = beside * u32(length) + u32(first);");
+    }
+    const bool backwards = std::ranges::any_of(
+        schedule_.operands, [](const auto& o) { return o.access == Access::staged_backwards; });
+    if (backwards && one) out_.line(3, "const u32 at_from_end = count - 1 - at;");
+    if (backwards && !one) {
+      out_.line(3, "const u32 at_from_end = (beside + 1) * u32(length) - 1 - u32(first);");
+    }
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!is_staged(i)) continue;
+      const NamedOperand& operand = operands_[i];
+      std::string begin;
+      if (one) {
+        begin = fmt::format("{} {}(block * {}{})", is_backwards(i) ? "-" : "+", signed_index_,
+                            width, is_backwards(i) ? " + count - 1" : "");
+      } else {
+        begin =
+            fmt::format("- {}({} * length{})", signed_index_,
+                        is_backwards(i) ? "(beside + 1)" : "beside", is_backwards(i) ? " - 1" : "");
+      }
+      out_.line(3, "{0}{1}* const {2}_range = {2}_row {3};", operand.output ? "" : "const ",
+                storage_type(operand.dtype), operand.name, begin);
+      if (is_loaded(i)) {
+        out_.line(3, "const u32 {0}_begin = stage<{1}>({0}_staged, {0}_range, count);",
+                  operand.name, threads());
+      } else {
+        out_.line(3, "const u32 {0}_begin = {0}_staged.begin({0}_range);", operand.name);
+      }
+    }
+    out_.line(3, "finish_staging();");
+    out_.line(3, "const int lanes = {} ? int(least(length - first, {}({}))) : 0;",
+              one ? "vector < vectors" : "active && vector < vectors", index_, width);
+  }
+
+  void store_staged_results() {
+    out_.line(3, "KILN_SYNCHRONIZE();");
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!operands_[i].output || !is_staged(i)) continue;
+      out_.line(3, "store_staged<{1}>({0}_staged, {0}_range, count);", operands_[i].name,
+                threads());
+    }
+  }
+
+  /// The element of a range in shared memory that is a thread's first lane.
+  std::string staged_at(std::size_t i) const {
+    return fmt::format("{}_begin + {}", operands_[i].name, is_backwards(i) ? "at_from_end" : "at");
   }
 
   void open_columns() {
@@ -290,7 +364,7 @@ class ScanEmitter {
   /// Whether the operand has a lane for each column.
   bool has_lanes(std::size_t i) const {
     const Access access = schedule_.operands[i].access;
-    return access == Access::contiguous || access == Access::strided;
+    return access == Access::contiguous || access == Access::strided || is_staged(i);
   }
 
   std::string loaded_type(std::size_t i) const {
@@ -303,7 +377,16 @@ class ScanEmitter {
       case Access::contiguous:
         return fmt::format("load<{}, {}>({}, first)", schedule_.width,
                            schedule_.operands[i].alignment, pointer(i));
+      case Access::staged:
+      case Access::staged_backwards:
+        return fmt::format("{}<{}>({}_staged, {})",
+                           is_backwards(i) ? "staged_lanes_before" : "staged_lanes",
+                           schedule_.width, operands_[i].name, staged_at(i));
       case Access::strided:
+        if (is_staged()) {
+          return fmt::format("gather_within<{}>({}, first, {}, length)", schedule_.width,
+                             pointer(i), operands_[i].stride_name(inner()));
+        }
         return fmt::format("gather<{}>({}, first, {})", schedule_.width, pointer(i),
                            operands_[i].stride_name(inner()));
       default: return fmt::format("*({})", pointer(i));
@@ -406,7 +489,7 @@ class ScanEmitter {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const NamedOperand& operand = operands_[i];
       if (!operand.output) continue;
-      const bool contiguous = schedule_.operands[i].access == Access::contiguous;
+      const bool contiguous = schedule_.operands[i].access == Access::contiguous || is_staged(i);
       out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, schedule_.width,
                 pointer(i), contiguous ? "" : ", " + inner_stride(i));
       const std::string element = on_host()
@@ -414,7 +497,14 @@ class ScanEmitter {
                                       : node_text_.store(operand.value, values_, storage_);
       out_.line(3, "KILN_FOR_EACH_LANE(lane, width, {}) {}_lanes[lane] = {};", lane_count(),
                 operand.name, element);
-      if (contiguous) {
+      if (is_staged(i)) {
+        out_.line(3, "{}({}_staged, {}, {}_lanes, lanes);",
+                  is_backwards(i) ? "leave_lanes_before" : "leave_lanes", operand.name,
+                  staged_at(i), operand.name);
+      } else if (is_staged()) {
+        out_.line(3, "scatter_first({}, first, {}, {}_lanes, lanes);", pointer(i), inner_stride(i),
+                  operand.name);
+      } else if (contiguous) {
         out_.line(3, "{}store<{}, {}>({}, first, {}_lanes);", guard, schedule_.width,
                   schedule_.operands[i].alignment, pointer(i), operand.name);
       } else {

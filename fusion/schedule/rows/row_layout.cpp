@@ -50,8 +50,6 @@ Size product(std::span<const Axis> axes) {
   return size;
 }
 
-int element_bytes(const SizedOperand& operand) { return std::max(1, bits(operand.dtype) / 8); }
-
 // Elements in a vector of the narrowest operand; of rows that are not short, on NVIDIA GPUs, of the
 // narrowest one that is read, since wider ones take more registers than stores of whole vectors are
 // worth: maximum, and quotient as i8, of 14,336 f32 go from 0.65 of a copy to 1.06 with four

@@ -25,6 +25,11 @@ constexpr int kMostScanLanes = 8;
 constexpr int kMostColumns = 4;  // of a thread, which has ten partial results of each
 constexpr int kHostScanLanes = 256;
 
+// Rows that are moved through shared memory leave room there for as many blocks as there are
+// threads for.
+constexpr int kScanVectorBytes = kScanVectorBits / 8;
+constexpr int kStagedScanBytes = 24 << 10;
+
 // Along another axis than the innermost one, a thread goes down its columns element by element. So
 // that memory is busy nevertheless, GPUs load some elements of a column before they need the first,
 // and where there are few columns each thread takes fewer of them, down to four bytes, and loads
@@ -55,21 +60,26 @@ ScratchVector<Axis> other_axes(const Sizes& shape, std::size_t scanned,
   return axes;
 }
 
+// Of operands whose neighbours are neighbours in memory, also in reverse order.
 int narrowest_contiguous(const Axis& inner, std::span<const SizedOperand> operands) {
   int narrowest = kScanVectorBits;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (inner.strides[i] == 1) narrowest = std::min(narrowest, bits(operands[i].dtype));
+    if (abs(inner.strides[i]) == 1) narrowest = std::min(narrowest, bits(operands[i].dtype));
   }
   return narrowest;
 }
 
+int most_lanes(const Axis& inner, bool across, std::span<const SizedOperand> operands,
+               const ForcedRows& forced) {
+  const int most = across ? kMostColumns : kMostScanLanes;
+  const int width = std::min(kScanVectorBits / narrowest_contiguous(inner, operands), most);
+  return forced.width != 0 ? std::min(width, forced.width) : width;
+}
+
 int choose_width(const Axis& inner, bool across, std::span<const SizedOperand> operands,
                  Backend backend, const ForcedRows& forced) {
-  const int narrowest = narrowest_contiguous(inner, operands);
-  const int most = across ? kMostColumns : kMostScanLanes;
   int width =
-      backend == Backend::host ? kHostScanLanes : std::min(kScanVectorBits / narrowest, most);
-  if (backend != Backend::host && forced.width != 0) width = std::min(width, forced.width);
+      backend == Backend::host ? kHostScanLanes : most_lanes(inner, across, operands, forced);
   while (width > 1 && inner.size % width != 0) width /= 2;
   return width;
 }
@@ -120,6 +130,70 @@ void map_scan_to_threads(SizedLayout& layout, Size rows, Backend backend,
   layout.work_items = (rows + shares.rows - 1) / shares.rows;
 }
 
+// Whether rows are whole vectors of so many elements, and each vector is one access.
+bool are_whole_vectors(const ScratchVector<Axis>& axes, std::span<const SizedOperand> operands,
+                       int width) {
+  const Axis& inner = axes.back();
+  if (inner.size % width != 0) return false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (inner.strides[i] == -1) return false;
+    const int wanted = std::min(kScanVectorBytes, width * element_bytes(operands[i]));
+    if (inner.strides[i] == 1 &&
+        alignment_of(operands[i], 0, axes, axes.size() - 1, i, width) < wanted) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// How an operand of rows that are not whole vectors is accessed.
+Access ragged_access(const ScratchVector<Axis>& axes, std::span<const SizedOperand> operands,
+                     std::size_t i, const RowSchedule& shares) {
+  const Size stride = axes.back().strides[i];
+  if (abs(stride) != 1) return access_of(axes, i);
+  const bool whole = alignment_of(operands[i], 0, axes, axes.size() - 1, i, 1) >=
+                     std::min(kScanVectorBytes, element_bytes(operands[i]));
+  if (!whole || (shares.rows > 1 && !are_one_range(axes, i))) return Access::strided;
+  return stride == 1 ? Access::staged : Access::staged_backwards;
+}
+
+// Rows of a GPU that are no whole vectors, or not aligned, are moved through shared memory if all
+// operands that lie along them can be: else neighbouring threads take neighbours. On an H200
+// running sums of 1,001 bf16 reached 0.15 of a copy, element by element.
+bool stage_rows(SizedLayout& layout, const ScratchVector<Axis>& axes,
+                std::span<const SizedOperand> operands, Size rows, Backend backend,
+                const ForcedRows& forced) {
+  const Axis& inner = axes.back();
+  int width = most_lanes(inner, false, operands, forced);
+  if (are_whole_vectors(axes, operands, width)) return false;
+  int bytes = 0;  // of an element of each operand
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (is_packed(operands[i].dtype)) return false;
+    if (abs(inner.strides[i]) == 1) bytes += element_bytes(operands[i]);
+  }
+  width = std::min(width, static_cast<int>(bit_ceil(std::clamp<Size>(inner.size, 1, width))));
+  while (width > 1 && width * bytes * kMostScanThreads > kStagedScanBytes) width /= 2;
+  if (width == 1) return false;
+  SizedLayout staged = layout;
+  RowSchedule& shares = staged.schedule.reduction;
+  staged.schedule.width = width;
+  staged.vectors = (inner.size + width - 1) / width;
+  map_scan_to_threads(staged, rows, backend, forced);
+  if (shares.rows > 1 && staged.vectors > shares.threads) return false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool moves = std::ranges::any_of(axes.begin(), axes.end() - 1,
+                                           [&](const Axis& axis) { return axis.strides[i] != 0; });
+    const bool unit = abs(inner.strides[i]) == 1;
+    if (unit && (moves || operands[i].output) &&
+        !is_staged(ragged_access(axes, operands, i, shares))) {
+      return false;
+    }
+  }
+  shares.ragged = true;
+  layout = std::move(staged);
+  return true;
+}
+
 }  // namespace
 
 SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const SizedOperand> operands,
@@ -138,31 +212,37 @@ SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const Size
   add_axis(axes, shape, axis, operands).bounded = is_bounded(bounds, axis);
   if (across) std::swap(axes.back(), axes.end()[-2]);
   schedule.rank = static_cast<int>(axes.size());
-  schedule.width = !across && backend == Backend::host
-                       ? choose_host_width(axes.back().size)
-                       : choose_width(axes.back(), across, operands, backend, forced);
-  // A vector ends with the row, and no column of it before another one.
-  const bool ends_within = axes.back().bounded || ends_by_lane(axes, bounds);
-  if (ends_within && (across || backend != Backend::host)) schedule.width = 1;
   schedule.bounds = bounded_axes(axes, bounds);
   layout.reduced = shape[axis];
-  Size others = 1;
-  for (const Axis& axis : axes) others *= axis.size;
-  schedule.wide_index = needs_wide_index(axes, operands, others, schedule.width);
-  if (shape[axis] != 0) others /= shape[axis];
-  if (across && backend != Backend::host) {
-    map_columns_to_threads(schedule, axes.back(), operands, others, forced);
+  Size elements = 1;
+  for (const Axis& axis : axes) elements *= axis.size;
+  const Size others = shape[axis] != 0 ? elements / shape[axis] : elements;
+  const bool may_stage = !across && backend != Backend::host && bounds.empty();
+  if (!may_stage || !stage_rows(layout, axes, operands, others, backend, forced)) {
+    schedule.width = !across && backend == Backend::host
+                         ? choose_host_width(axes.back().size)
+                         : choose_width(axes.back(), across, operands, backend, forced);
+    // A vector ends with the row, and no column of it before another one.
+    const bool ends_within = axes.back().bounded || ends_by_lane(axes, bounds);
+    if (ends_within && (across || backend != Backend::host)) schedule.width = 1;
+    if (across && backend != Backend::host) {
+      map_columns_to_threads(schedule, axes.back(), operands, others, forced);
+    }
+    layout.vectors = (axes.back().size + schedule.width - 1) / schedule.width;
+    if (across) {
+      layout.work_items = others / schedule.width;
+      layout.reduced *= schedule.width;
+    } else {
+      map_scan_to_threads(layout, others, backend, forced);
+    }
   }
-  layout.vectors = (axes.back().size + schedule.width - 1) / schedule.width;
-  if (across) {
-    layout.work_items = others / schedule.width;
-    layout.reduced *= schedule.width;
-  } else {
-    map_scan_to_threads(layout, others, backend, forced);
-  }
+  schedule.wide_index =
+      needs_wide_index(axes, operands, elements, std::max(schedule.width, kMostScanLanes));
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule& operand = schedule.operands.emplace_back();
-    operand.access = access_of(axes, i);
+    operand.access = schedule.reduction.ragged
+                         ? ragged_access(axes, operands, i, schedule.reduction)
+                         : access_of(axes, i);
     operand.alignment = std::max(1, bits(operands[i].dtype) / 8);
     if (backend != Backend::host && operand.access == Access::contiguous) {
       operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, schedule.width);

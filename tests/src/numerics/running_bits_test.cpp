@@ -46,16 +46,16 @@ class RunningBits : public testing::ProgramsOnDevices {
     }
   }
 
-  // `across`: the results' rows are columns in memory.
+  // `to`: where the results lie.
   void check(const HostArray& rows, const RowPlace& place, bool products, bool as_program,
-             const fusion::ForcedRows& forced = {}, bool across = false) {
+             const fusion::ForcedRows& forced = {}, const RowPlace& to = {}) {
     const bool wide = rows.dtype == DType::f64;
     const DType computed = wide ? DType::f64 : DType::f32;
     const std::string y = fmt::format("y = {}(x); ", name(computed));
     const std::string text = y + (products ? "cumprod(1 + y * 0.03125, -1)" : "cumsum(y, -1)");
-    std::vector<HostArray> outputs = {
-        across ? HostArray::strided(computed, rows.shape, {1, rows.shape[0]}, 0)
-               : HostArray::contiguous(computed, rows.shape)};
+    const std::int64_t pitch = std::abs(to.step) * rows.shape[1] + to.gap;
+    const Dims strides = to.transposed ? Dims{1, rows.shape[0]} : Dims{pitch, to.step};
+    std::vector<HostArray> outputs = {HostArray::strided(computed, rows.shape, strides, to.lead)};
     const Function function = testing::with_schedule(parse("rows", text), forced);
     if (as_program) {
       outputs = run(program(function), {rows}, std::move(outputs), false);
@@ -63,9 +63,11 @@ class RunningBits : public testing::ProgramsOnDevices {
       run_on(device(), function, {placed(rows, place)}, outputs);
     }
     const std::string what = fmt::format(
-        "{} of {}[{}, {}]{}, step {}, gap {}, lead {}{}{}{}", text, name(rows.dtype), rows.shape[0],
-        rows.shape[1], place.transposed ? ", transposed" : "", place.step, place.gap, place.lead,
-        across ? ", to columns" : "", as_program ? ", a Program" : "", testing::describe(forced));
+        "{} of {}[{}, {}]{}, step {}, gap {}, lead {}, to step {}, gap {}, lead {}{}{}{}", text,
+        name(rows.dtype), rows.shape[0], rows.shape[1], place.transposed ? ", transposed" : "",
+        place.step, place.gap, place.lead, to.step, to.gap, to.lead,
+        to.transposed ? ", columns" : "", as_program ? ", a Program" : "",
+        testing::describe(forced));
     if (wide) {
       compare<double>(rows, outputs[0], products, what);
     } else {
@@ -110,8 +112,8 @@ TEST_P(RunningBits, DoNotShowWhereRowsLieOrHowMany) {
     constexpr std::int64_t kSteps[] = {1, 1, 1, -1, 2, -3};
     check(rows,
           {kSteps[draw(std::ssize(kSteps))], draw(2) * draw(9), draw(2) * draw(9), draw(4) == 0},
-          draw(3) == 0, false, {}, draw(3) == 0);
-    if (draw(2) == 0) check(rows, {}, false, true, {}, draw(2) == 0);
+          draw(3) == 0, false, {}, {.transposed = draw(3) == 0});
+    if (draw(2) == 0) check(rows, {}, false, true, {}, {.transposed = draw(2) == 0});
   }
 }
 
@@ -134,6 +136,77 @@ TEST_P(RunningBits, DoNotShowTheSchedule) {
   }
 }
 
+// Rows that are no whole vectors, or begin within one: GPUs move them through shared memory, short
+// ones several at a time, wherever they begin and in whichever direction they run.
+TEST_P(RunningBits, OfRowsThatAreNoWholeVectors) {
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const auto draw = [&](std::int64_t below) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
+  };
+  constexpr DType kTypes[] = {DType::f8e4m3, DType::f16, DType::bf16, DType::f32, DType::f64};
+  testing::Share share(GetParam(), 7, seed);
+  for (const std::int64_t length :
+       {3, 7, 12, 33, 49, 100, 129, 196, 255, 257, 1'001, 2'052, 4'099}) {
+    for (const bool backwards : {false, true}) {
+      const DType dtype = kTypes[draw(std::ssize(kTypes))];
+      const HostArray rows = testing::random_array(dtype, {1 + draw(70), length}, random());
+      const RowPlace from{draw(3) == 0 ? -1 : 1, draw(4) == 0 ? draw(9) : 0, draw(9), false};
+      const RowPlace to{backwards ? -1 : 1, draw(4) == 0 ? draw(9) : 0, draw(9), false};
+      const bool products = draw(3) == 0;
+      const fusion::ForcedRows forced{.threads = draw(3) == 0 ? 1 << draw(9) : 0,
+                                      .width = draw(3) == 0 ? 1 << draw(4) : 0};
+      if (!share.next()) continue;
+      check(rows, from, products, false, forced, to);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// The same of several operands and results, of other types, with what is computed before and after:
+// as where threads side by side take elements one by one.
+TEST_P(RunningBits, OfRowsThatAreNoWholeVectorsBesideOthers) {
+  if (GetParam() == DeviceType::cpu) GTEST_SKIP() << "a CPU loads vectors from any address";
+  struct Mixed {
+    const char* text;
+    DType x;
+    std::vector<DType> results;
+  };
+  const Mixed kMixed[] = {
+      {"y = x * w; s = cumsum(y, -1); s, s - y, f8e4m3(cummax(y, -1))",
+       DType::bf16,
+       {DType::f32, DType::f32, DType::f8e4m3}},
+      {"cumsum(x > 0, -1), r - cummax(x, -1)", DType::i8, {DType::i32, DType::f32}},
+      {"cumprod(1 + r * 0.01 * cumsum(x, -1), -1), i8(x)", DType::f64, {DType::f64, DType::i8}},
+      {"z = x - r; cummax(cumsum(z * z, -1), -1) * w, -z", DType::f32, {DType::f32, DType::f32}},
+  };
+  testing::Share share(GetParam(), 6, testing::random_seed());
+  for (const Mixed& mixed : kMixed) {
+    for (const std::int64_t length : {5, 49, 196, 3'003}) {
+      if (!share.next()) continue;
+      const Dims shape{37, length};
+      const Function function = parse("mixed", mixed.text);
+      std::vector<HostArray> inputs;
+      for (const std::string& name : argument_names(function)) {
+        const DType other = mixed.x == DType::f64 ? DType::f64 : DType::f32;
+        inputs.push_back(name == "x"   ? testing::random_array(mixed.x, shape, 1)
+                         : name == "w" ? testing::random_array(other, {length}, 2)
+                                       : testing::random_array(other, {37, 1}, 3));
+      }
+      std::vector<HostArray> got;
+      for (const DType dtype : mixed.results) got.push_back(HostArray::contiguous(dtype, shape));
+      std::vector<HostArray> want = got;
+      run_on(device(), function, inputs, got);
+      run_on(device(), testing::with_schedule(function, {.width = 1}), inputs, want);
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        EXPECT_EQ(got[k].bytes, want[k].bytes)
+            << mixed.text << ": result " << k << " of rows of " << length;
+      }
+    }
+  }
+}
+
 // How many columns a thread has side by side, and how many of their elements it loads at a time.
 TEST_P(RunningBits, OfColumnsDoNotShowTheSchedule) {
   const std::uint64_t seed = testing::random_seed();
@@ -148,7 +221,7 @@ TEST_P(RunningBits, OfColumnsDoNotShowTheSchedule) {
           if (!share.next()) continue;
           const HostArray rows = testing::random_array(dtype, {columns, length}, next);
           check(rows, {.transposed = next % 3 != 0}, next % 4 == 0, false,
-                {.width = width, .batch = batch}, true);
+                {.width = width, .batch = batch}, {.transposed = true});
           if (HasFatalFailure()) return;
         }
       }
