@@ -459,14 +459,19 @@ struct RowTree {
 
   // Of all sets of accumulators.
   KILN_MEMBER Lanes<T, Width>& joined() {
-    KILN_UNROLL for (int half = Sets / 2; half != 0; half /= 2) {
-      KILN_UNROLL for (int k = 0; k < half; ++k) {
+    join_sets<Sets / 2>();
+    return set[0];
+  }
+  template <int Half>
+  KILN_MEMBER void join_sets() {
+    if constexpr (Half != 0) {
+      KILN_UNROLL for (int k = 0; k < Half; ++k) {
         KILN_UNROLL for (int i = 0; i < Width; ++i) {
-          set[k].lane[i] = Reduction::combine(set[k].lane[i], set[k + half].lane[i]);
+          set[k].lane[i] = Reduction::combine(set[k].lane[i], set[k + Half].lane[i]);
         }
       }
+      join_sets<Half / 2>();
     }
-    return set[0];
   }
   // What lanes of a wave have before waves exchange what is left, and after.
   KILN_MEMBER static void combine_far_lanes(Lanes<T, Width>& lanes) {

@@ -239,7 +239,8 @@ void ReductionEmitter::prefetch_next_row() {
 // ---- Results ------------------------------------------------------------------------------------
 
 void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& row) {
-  const bool contiguous = in_segments() || schedule_.operands[i].access == Access::contiguous;
+  const bool contiguous =
+      in_segments() || is_staged(i) || schedule_.operands[i].access == Access::contiguous;
   const std::string& name = operands_[i].name;
   if (is_streamed(i)) {
     if (in_parts() && rows_.ragged) {
@@ -267,9 +268,10 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
 
 void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
   std::string guard = at_ends_ ? "at_end" : may_miss_ ? "exists" : "";
-  if (is_guarded()) guard = guard.empty() ? "active" : "active && " + guard;
+  if (is_guarded() && !is_staged(i)) guard = guard.empty() ? "active" : "active && " + guard;
   if (!guard.empty()) guard = fmt::format("if ({}) ", guard);
-  const bool contiguous = in_segments() || schedule_.operands[i].access == Access::contiguous;
+  const bool contiguous =
+      in_segments() || is_staged(i) || schedule_.operands[i].access == Access::contiguous;
   const std::string& name = operands_[i].name;
   if (collects(i)) {
     out_.line(depth, "put_part_where({0}_there, part, {1}, first, {2}{0}_lanes);", name, row,

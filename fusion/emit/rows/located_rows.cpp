@@ -246,6 +246,7 @@ std::string ReductionEmitter::lane_offset(std::size_t operand, std::string_view 
 std::string ReductionEmitter::line_text(std::size_t operand) const {
   if (is_buffered(operand)) return operands_[operand].name + "_counted";
   if (in_segments()) return operands_[operand].name + "_segments";
+  if (is_staged(operand)) return operands_[operand].name + "_staged_row";
   return operands_[operand].name + "_row" + offset(operand, first_reduced(), inner());
 }
 

@@ -79,6 +79,11 @@ KernelDescription ReductionEmitter::run() {
   return kernel;
 }
 
+bool ReductionEmitter::has_staged() const {
+  return std::ranges::any_of(schedule_.operands,
+                             [](const auto& operand) { return fusion::is_staged(operand.access); });
+}
+
 // The type of a reduction's partial results.
 std::string ReductionEmitter::partial_type(const TypedNode& node) const {
   if (!is_arg_reduction(node.op)) return std::string(compute_type(node.dtype));

@@ -100,6 +100,11 @@ class ReductionEmitter {
   std::string lane_offset(std::size_t operand, std::string_view place) const;
   /// The pointer to a row, or to the segment of it that a vector is in; on the CPU the segments.
   std::string line_text(std::size_t operand) const;
+  /// Whether an operand's rows are in shared memory while a block has them (preamble/staging.h).
+  bool is_staged(std::size_t operand) const {
+    return fusion::is_staged(schedule_.operands[operand].access);
+  }
+  bool has_staged() const;
   std::string_view load_name() const { return passes_.loads_words ? "load_words" : "load"; }
   /// The number of elements in an access, and its alignment.
   int width() const { return at_ends_ ? 1 : schedule_.width; }

@@ -64,6 +64,11 @@ class RowEmitter : public ReductionEmitter {
       out_.line(1, "KILN_SHARED Vec<{}, {}> {}_staged[{}];", storage_type(operands_[i].dtype),
                 schedule_.width, operands_[i].name, rows_.threads * rows_.vectors);
     }
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!is_staged(i)) continue;
+      out_.line(1, "KILN_SHARED StagedRange<{}, {}> {}_staged;", storage_type(operands_[i].dtype),
+                rows_.block() * rows_.vectors * schedule_.width, operands_[i].name);
+    }
   }
 
   void declare_tree_slots() {
@@ -215,11 +220,46 @@ class RowEmitter : public ReductionEmitter {
                 schedule_.width, rows_.sets, row_size());
     }
     split_bounds();
+    if (has_staged()) stage_rows();
     for (const OperandText& operand : operands_) {
       if (operand.output || !operand.row_invariant || !passes_.is_used(operand)) continue;
       const std::size_t id = passes_.input_nodes.at(operand.argument).front();
       if (of_place_[id]) continue;  // row_places() has defined it
       define_input(id, 2, operand.name, fmt::format("*{}_row", operand.name));
+    }
+  }
+
+  // The rows of the block, all of which are one range of memory, in shared memory.
+  void stage_rows() {
+    if (schedule_.wide_index) out_.line(2, "KILN_SYNCHRONIZE();");
+    // Threads without a row compute another one, and leave what it gives behind those of the block.
+    out_.line(2, "const u32 beside = u32(row - item * {}) * u32(size);", rows_.rows);
+    out_.line(2, "const u32 own = threadIdx.x / {} * u32(size);", rows_.threads);
+    out_.line(2, "const u32 count = u32(least(row_count - item * {0}, {1}({0})) * size);",
+              rows_.rows, index_);
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const OperandText& operand = operands_[i];
+      if (!is_staged(i)) continue;
+      const std::string type =
+          (operand.output ? "" : "const ") + std::string(storage_type(operand.dtype));
+      out_.line(2, "{0}* const {1}_range = {1}_row - {2}(beside);", type, operand.name,
+                signed_index_);
+      const std::string begin = operand.output
+                                    ? fmt::format("{0}_staged.begin({0}_range)", operand.name)
+                                    : fmt::format("stage<{1}>({0}_staged, {0}_range, count)",
+                                                  operand.name, rows_.block());
+      out_.line(2, "{0}* const {1}_staged_row = {1}_staged.elements() + ({2} + {3});", type,
+                operand.name, begin, operand.output ? "own" : "beside");
+    }
+    out_.line(2, "finish_staging();");
+  }
+
+  void store_staged_rows() {
+    out_.line(2, "KILN_SYNCHRONIZE();");
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!is_staged(i) || !operands_[i].output) continue;
+      out_.line(2, "store_staged<{1}>({0}_staged, {0}_range, count);", operands_[i].name,
+                rows_.block());
     }
   }
 
@@ -261,7 +301,7 @@ class RowEmitter : public ReductionEmitter {
           slot_.empty() ? "false" : fmt::format("{} < {}", slot_, rows_.full_vectors - 1);
       return fmt::format("load_unaligned<{}>({}, first, size, {})", width(), line_text(i), inner);
     }
-    if (schedule_.operands[i].access == Access::contiguous) {
+    if (is_staged(i) || schedule_.operands[i].access == Access::contiguous) {
       return fmt::format("{}<{}, {}>({}, first)", load_name(), width(), alignment(i), line_text(i));
     }
     return fmt::format("gather<{}>({}, first, {})", width(), line_text(i),
@@ -308,6 +348,11 @@ class RowEmitter : public ReductionEmitter {
   }
 
   void store_row_values() override {
+    if (std::ranges::any_of(operands_, [&](const OperandText& o) {
+          return o.output && is_staged(static_cast<std::size_t>(&o - operands_.data()));
+        })) {
+      store_staged_rows();
+    }
     std::string guard = is_host() ? "" : "if (thread == 0) ";
     if (is_guarded()) guard = "if (active && thread == 0) ";
     for_each_result(true, [&](std::size_t i, const OperandText& operand) {

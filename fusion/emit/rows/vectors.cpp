@@ -33,7 +33,11 @@ void ReductionEmitter::load_inputs() {
   if (loaded.empty()) return stage_weights();
   if (passes_.uses_smem()) declare_smem();
   out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
-  if (passes_.clamps_loads) {
+  if (has_staged() && rows_.full_vectors != 0) {
+    out_.line(3, "const {} asked = {};", index_, slot_vector("slot"));
+    out_.line(3, "const {} vector = slot < {} ? asked : least(asked, vectors - 1);", index_,
+              rows_.full_vectors);
+  } else if (has_staged() || passes_.clamps_loads) {
     out_.line(3, "const {} vector = least({}, vectors - 1);", index_, slot_vector("slot"));
   } else {
     out_.line(3, "const {} vector = {};", index_, slot_vector("slot"));

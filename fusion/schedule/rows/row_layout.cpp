@@ -14,6 +14,7 @@
 #include "fusion/schedule/merged_axes.hpp"
 #include "fusion/schedule/rows/row_buffers.hpp"
 #include "fusion/schedule/rows/row_fold.hpp"
+#include "fusion/schedule/rows/staged_rows.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -348,9 +349,10 @@ int most_threads(const RowSchedule& rows, Size length, int width) {
 
 // The vectors for whose lanes a thread of such a row has accumulators. Where no residue has two
 // elements, there may be as many residues as lanes.
-int sets_of(const RowSchedule& rows, Size length, int width) {
+int sets_of(const RowSchedule& rows, Size length, int width, bool in_pairs) {
   if (!follows_tree(rows, length)) return 0;
-  const int residues = length <= kLeastResidues ? power_of_two_from(length) : residues_of(length);
+  int residues = length <= kLeastResidues ? power_of_two_from(length) : residues_of(length);
+  if (in_pairs && length <= kLeastResidues) residues = std::max(1, residues / 2);
   return std::max(1, residues / (rows.threads / rows.cluster_blocks * rows.chunk_blocks * width));
 }
 
@@ -467,6 +469,13 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
       operands, [](const SizedOperand& o) { return o.output && is_packed(o.dtype); });
   const bool may_begin_within = gpu && !by_columns && rows.axes == 1 && !row_invariant[leading] &&
                                 !innermost.bounded && !packs;
+  const bool may_stage =
+      may_begin_within && !rows.split && bounds.empty() && !device.forced.read_again;
+  const int staged_threads = may_stage ? threads_of_staged(axes, operands, row_invariant, width,
+                                                           layout.rows, device.forced.threads)
+                                       : 0;
+  const bool staged = staged_threads != 0;
+  if (staged) width = 1;
   while (gpu && width > 1) {
     if (may_begin_within) rows.phase = phase_operand(axes, operands, row_invariant, leading, width);
     const bool has_ends = rows.phase >= 0;  // with a thread for each element of them
@@ -583,6 +592,10 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
             rows.phase < 0 ? 1 : 2 * width,
             gpu ? most_threads(rows, layout.reduced, width) : std::numeric_limits<int>::max(),
             space.reductions, stored, usable, backend);
+    if (staged) {
+      rows.threads = staged_threads;
+      rows.rows = kStagedBlock / staged_threads;
+    }
   }
   layout.units = units;
 
@@ -592,6 +605,9 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   if (!rows.copied) {
     choose_registers(rows, kept, rows.phase < 0 ? layout.vectors : fewest, bytes, width, keeping,
                      backend);
+  }
+  if (staged) {
+    keep_staged(rows, layout.reduced);
   }
   const PartialResults results{space.trees, space.reductions, space.tree_bytes};
   if (gpu && in_chunks && rows.vectors != 0) {
@@ -654,11 +670,11 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     rows.in_smem = 0;
   }
   if (gpu && !by_columns) {
-    rows.sets = sets_of(rows, layout.reduced, width);
+    rows.sets = sets_of(rows, layout.reduced, width, staged);
     if (rows.vectors == 0) rows.batch = std::max(rows.batch, rows.sets);
   }
-  const bool room =
-      !rows.copied && rows.vectors * (bytes.rows + bytes.weights) <= row_model(backend).spare_bytes;
+  const bool room = !rows.copied && !staged &&
+                    rows.vectors * (bytes.rows + bytes.weights) <= row_model(backend).spare_bytes;
 
   // Indices of threads exceed the end of a row by less than this.
   constexpr int kBeyond = 1 << 20;
@@ -711,6 +727,9 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
             whole && !phased && !operands[i].output && has_words(operands[i], width);
         operand.alignment =
             phased ? vector_alignment(operands[i], width) : element_bytes(operands[i]);
+      }
+      if (staged && !row_invariant[i] && can_stage(axes, operands[i], i)) {
+        operand.access = Access::staged;
       }
       if (rows.split && operands[i].output && row_invariant[i]) {
         const Size step = operands[i].split_stride * element_bytes(operands[i]);

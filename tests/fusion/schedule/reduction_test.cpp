@@ -212,9 +212,34 @@ TEST(RowLayout, SharesRowsOut) {
   EXPECT_EQ(odd.vectors, 512);
   EXPECT_EQ(odd.schedule.reduction.full_vectors, 7)
       << "rows that begin within a vector have one fewer";
-  EXPECT_EQ(rows_of(33, DType::bf16, Backend::nvidia).schedule.width, 4) << "short";
+  EXPECT_EQ(rows_of(513, DType::bf16, Backend::nvidia).schedule.reduction.phase, 0);
   EXPECT_EQ(rows_of(7, DType::bf16, Backend::nvidia).schedule.width, 1) << "too short";
   EXPECT_EQ(rows_of(4096, DType::f32, Backend::host).work_items, 1000u);
+}
+
+TEST(RowLayout, MovesShortRowsThatAreNoVectorsThroughSharedMemory) {
+  for (const Backend backend : {Backend::amd, Backend::nvidia}) {
+    for (const std::int64_t length : {7, 33, 49, 100, 257, 511}) {
+      const Schedule few = rows_of(length, DType::bf16, backend).schedule;
+      EXPECT_EQ(few.operands[0].access, Access::staged) << length;
+      EXPECT_EQ(few.width, 1);
+      EXPECT_LE(few.reduction.threads, 32);
+      EXPECT_EQ(few.reduction.block(), 128);
+      EXPECT_GE(few.reduction.vectors * few.reduction.threads, length);
+      EXPECT_LE(few.reduction.full_vectors * few.reduction.threads, length);
+    }
+    EXPECT_EQ(rows_of(64, DType::bf16, backend).schedule.operands[0].access, Access::contiguous);
+    EXPECT_EQ(rows_of(513, DType::bf16, backend).schedule.operands[0].access, Access::contiguous);
+  }
+  const ReduceSpace space{{1 << 20, 49}, {false, true}, {}};
+  const auto threads_of = [&](std::int64_t stride) {
+    const std::vector<Operand> operands = {{DType::bf16, false, {stride, 1}, 2}};
+    const Schedule many =
+        plan_rows(space, space.shape, operands, {false}, false, Backend::nvidia, {}).schedule;
+    return many.operands[0].access == Access::staged ? many.reduction.threads : 0;
+  };
+  EXPECT_EQ(threads_of(49), 2) << "as few as have registers for the row";
+  EXPECT_EQ(threads_of(50), 0) << "rows with gaps are no range of memory";
 }
 
 TEST(RowLayout, IsThereForRowsOfNothing) {

@@ -245,6 +245,56 @@ TEST_P(RowBits, DoNotShowTheSchedule) {
   }
 }
 
+// Short rows that are no whole vectors, of which GPUs move several at a time through shared memory.
+TEST_P(RowBits, OfShortRowsThatAreNoWholeVectors) {
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const auto draw = [&](std::int64_t below) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
+  };
+  constexpr DType kTypes[] = {DType::f8e5m2, DType::f16, DType::bf16, DType::f32, DType::f64};
+  testing::Share share(GetParam(), 12, seed);
+  for (const std::int64_t length : {1, 2, 3, 7, 12, 33, 49, 63, 100, 129, 196, 257, 385, 511}) {
+    for (const int threads : {0, 1, 16}) {
+      const Case which = kCases[draw(std::ssize(kCases))];
+      const HostArray rows = testing::random_array(kTypes[draw(std::ssize(kTypes))],
+                                                   {1 + draw(150), length}, random());
+      const RowPlace place{.lead = draw(9)};
+      if (!share.next()) continue;
+      check(which, rows, place, false, {.threads = threads});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// The same beside weights and with results of several types, as where each pass reads the rows.
+TEST_P(RowBits, OfShortRowsThatAreNoWholeVectorsBesideOthers) {
+  if (GetParam() == DeviceType::cpu) GTEST_SKIP() << "a CPU loads vectors from any address";
+  const Function function = parse("beside",
+                                  "h = x + z; y = (h - mean(h, -1)) * w + b; "
+                                  "y, max(y, -1), i8(clip(round(y * 8), -127, 127)), "
+                                  "argmax(h, -1)");
+  testing::Share share(GetParam(), 3, testing::random_seed());
+  for (const std::int64_t length : {5, 27, 49, 98, 196, 259, 509}) {
+    if (!share.next()) continue;
+    const Dims shape{75, length};
+    const std::vector<HostArray> inputs = {testing::random_array(DType::bf16, shape, 1),
+                                           testing::random_array(DType::f32, shape, 2),
+                                           testing::random_array(DType::f16, {length}, 3),
+                                           testing::random_array(DType::f32, {length}, 4)};
+    std::vector<HostArray> got = {
+        HostArray::contiguous(DType::f32, shape), HostArray::contiguous(DType::f32, {75, 1}),
+        HostArray::contiguous(DType::i8, shape), HostArray::contiguous(DType::i64, {75, 1})};
+    std::vector<HostArray> want = got;
+    run_on(device(), function, inputs, got);
+    run_on(device(), testing::with_schedule(function, {.read_again = true}), inputs, want);
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      EXPECT_EQ(got[k].bytes, want[k].bytes) << "result " << k << " of rows of " << length;
+    }
+  }
+}
+
 // How many parts a Program cuts a row in: fewer than it has chunks too, or none.
 TEST_P(RowBits, DoNotShowParts) {
   constexpr DType kTypes[] = {DType::bf16, DType::f32};
