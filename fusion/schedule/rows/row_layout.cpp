@@ -11,29 +11,17 @@
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/infer/sum_tree.hpp"
+#include "fusion/schedule/columns/column_axes.hpp"
+#include "fusion/schedule/columns/column_mapping.hpp"
 #include "fusion/schedule/merged_axes.hpp"
 #include "fusion/schedule/rows/row_buffers.hpp"
 #include "fusion/schedule/rows/row_fold.hpp"
+#include "fusion/schedule/rows/row_vectors.hpp"
 #include "fusion/schedule/rows/staged_rows.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
 namespace {
-
-// Reductions by columns: every lane of a GPU's thread has a slot in shared memory. The CPU reads
-// runs of pages, which the hardware prefetcher follows, and adds them to sums that fit the L1
-// cache.
-constexpr int kMostColumnVector = 8;
-constexpr std::int64_t kHostColumns = 1024;
-
-// For short rows, and few columns, the CPU adds no more elements side by side than there are.
-constexpr int kLeastLanes = 8;
-
-// Of segments on the CPU, whose elements are copied where a vector has some of two of them. Of 32
-// rows of 128 elements softmax takes 0.76 of the time without copies, max 0.66; of 16 rows of 3,136
-// elements, of which few vectors have two, norms take 1.2 times as long with 64 lanes as with 256.
-constexpr int kLanesOfSegment = 64;
-constexpr int kLongSegment = 1024;
 
 using Axis = MergedAxis;
 
@@ -43,127 +31,6 @@ ScratchVector<Axis> axes_or_one(const ReduceSpace& space, const Sizes& shape,
   ScratchVector<Axis> axes = axes_where(space, shape, operands, reduced, bounds);
   if (axes.empty()) axes.push_back({1, SizedStrides(operands.size(), 0), {}});
   return axes;
-}
-
-Size product(std::span<const Axis> axes) {
-  Size size = 1;
-  for (const Axis& axis : axes) size *= axis.size;
-  return size;
-}
-
-// Elements in a vector of the narrowest operand; of rows that are not short, on NVIDIA GPUs, of the
-// narrowest one that is read, since wider ones take more registers than stores of whole vectors are
-// worth: maximum, and quotient as i8, of 14,336 f32 go from 0.65 of a copy to 1.06 with four
-// elements instead of sixteen, of 5,120 bf16 from 0.80 to 0.94. Of a row, row-invariant operands
-// have one register, not one for each element; of columns they have vectors too, which are stored
-// once. On the CPU vectors are of a row of `length` elements, whatever axes these are of: if that
-// leaves many elements, each has those of one segment, and others are copied
-// (preamble/host_segments.h).
-int full_width(const Axis& inner, Size length, std::span<const SizedOperand> operands,
-               const ScratchVector<bool>& row_invariant, bool by_columns, Backend backend) {
-  if (const int most = row_model(backend).lanes; most != 0) {
-    const int lanes = std::min(most, std::max(kLeastLanes, power_of_two_from(length)));
-    if (by_columns || inner.size == length || inner.size >= kLongSegment) return lanes;
-    const int whole = static_cast<int>(lowest_bit(inner.size | most));
-    return whole >= kLanesOfSegment ? std::min(whole, lanes) : lanes;
-  }
-  int read = 0;  // bytes of the narrowest elements of each kind
-  int written = 0;
-  int widest = 1;
-  int stored = 1;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].iota || (row_invariant[i] && (!by_columns || operands[i].output))) continue;
-    widest = std::max(widest, element_bytes(operands[i]));
-    if (operands[i].output) stored = std::max(stored, element_bytes(operands[i]));
-    if (inner.strides[i] != 1) continue;
-    const int bytes = element_bytes(operands[i]);
-    int& narrowest = operands[i].output ? written : read;
-    narrowest = narrowest == 0 ? bytes : std::min(narrowest, bytes);
-  }
-  if (read == 0 && written == 0) return 1;
-  constexpr int kShortBytes = 512;
-  const bool by_written = written != 0 && (read == 0 || by_columns || backend != Backend::nvidia ||
-                                           length * read <= kShortBytes);
-  const int narrowest = !by_written ? read : read == 0 ? written : std::min(read, written);
-  const DeviceModel& gpu = device_model(backend);
-  return std::max(1, std::min({gpu.work.vector_bytes / narrowest, gpu.work.max_lane_bytes / widest,
-                               gpu.work.max_stored_bytes / stored, gpu.work.max_lanes}));
-}
-
-// Whether rows have elements a step apart, as halves of pairs, of which neighbouring threads then
-// take neighbours one by one: norm and rotation of pairs of 256 f16 go from 0.61 of a copy to 1.03.
-// Of longer rows threads would not keep all elements, each of which takes a register.
-bool has_steps(const Axis& inner, std::span<const SizedOperand> operands,
-               const ScratchVector<bool>& row_invariant) {
-  constexpr Size kMostElements = 4096;
-  if (inner.size > kMostElements) return false;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].iota || row_invariant[i]) continue;
-    if (inner.strides[i] != 0 && inner.strides[i] != 1) return true;
-  }
-  return false;
-}
-
-int vector_alignment(const SizedOperand& operand, int width) {
-  return std::min(16, width * element_bytes(operand));
-}
-
-// Whether load_unaligned() (preamble/strides.h) supports the operand.
-bool has_words(const SizedOperand& operand, int width) {
-  const int bytes = width * element_bytes(operand);
-  return bytes >= 4 && bytes <= 16;
-}
-
-// Whether `a` is aligned wherever vectors of `b` begin, if nothing but their offsets from multiples
-// of 16 bytes is known.
-bool in_phase(const SizedOperand& a, const SizedOperand& b, const ScratchVector<Axis>& axes,
-              std::size_t i, std::size_t k, int width) {
-  const auto place = [](const SizedOperand& operand) {
-    return operand.address / element_bytes(operand);
-  };
-  const auto whole = [](const SizedOperand& operand) {
-    return operand.address % element_bytes(operand) == 0;
-  };
-  const int step = vector_alignment(a, width) / element_bytes(a);
-  // Rows at places that data says are each misaligned in a way of their own.
-  const auto steps_whole = [&](const SizedOperand& operand) {
-    return !operand.indexed.exists() || operand.indexed.stride % step == 0;
-  };
-  if (i != k && !(steps_whole(a) && steps_whole(b))) return false;
-  bool same = whole(a) && whole(b) && (place(a) - place(b)) % step == 0 &&
-              axes.back().strides[i] == 1 && axes.back().strides[k] == 1;
-  for (std::size_t axis = 0; axis + 1 < axes.size(); ++axis) {
-    same = same && (axes[axis].strides[i] - axes[axis].strides[k]) % step == 0;
-  }
-  return same;
-}
-
-// Unaligned rows, or rows that are no whole number of vectors, are still read in vectors if they
-// are so long that there is a thread for each element at their ends.
-bool begins_within_vectors(const ScratchVector<Axis>& axes, const SizedOperand& operand,
-                           std::size_t index, int width) {
-  const bool whole = axes.back().size % width == 0 &&
-                     alignment_of(operand, 0, axes, axes.size() - 1, index, width) >=
-                         vector_alignment(operand, width);
-  return width > 1 && !whole && axes.back().size >= 2 * width * width &&
-         in_phase(operand, operand, axes, index, index, width);
-}
-
-// The operand whose aligned vectors are read: the leading one, or if its vectors are wider than 16
-// bytes, beyond which alignment is unknown, another one. -1: rows are aligned.
-int phase_operand(const ScratchVector<Axis>& axes, std::span<const SizedOperand> operands,
-                  const ScratchVector<bool>& row_invariant, std::size_t leading, int width) {
-  constexpr int kKnown = 16;
-  const auto begins_within = [&](std::size_t i) {
-    return !row_invariant[i] && !operands[i].iota && width * element_bytes(operands[i]) <= kKnown &&
-           begins_within_vectors(axes, operands[i], i, width);
-  };
-  if (begins_within(leading)) return static_cast<int>(leading);
-  if (width * element_bytes(operands[leading]) <= kKnown) return -1;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (begins_within(i)) return static_cast<int>(i);
-  }
-  return -1;
 }
 
 // The one axis that all reduced axes are where operands repeat along the last of them: these have
@@ -199,57 +66,6 @@ std::optional<Axis> merge_runs(const ScratchVector<Axis>& axes,
   return whole;
 }
 
-// How many operands are loaded along the reduced axes of columns, which are those before the last.
-int loads_along(std::span<const Axis> axes, std::size_t reduced,
-                std::span<const SizedOperand> operands) {
-  int loaded = 0;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const bool moves = std::ranges::any_of(axes.subspan(axes.size() - 1 - reduced, reduced),
-                                           [&](const Axis& axis) { return axis.strides[i] != 0; });
-    loaded += moves && !operands[i].output && !operands[i].iota ? 1 : 0;
-  }
-  return loaded;
-}
-
-// How many neighbouring columns are one row, where the innermost axis is reduced, but so short that
-// threads side by side had better read several rows: pixels of an image whose channels are last, in
-// groups. 1: none, also where a row reads whole sectors, where few threads would have all columns
-// of a row, and where there are results of rows, which have no place in vectors of columns.
-int joined_columns(const ScratchVector<Axis>& outer, const ScratchVector<Axis>& inner,
-                   std::span<const SizedOperand> operands, const ScratchVector<bool>& row_invariant,
-                   std::size_t leading) {
-  constexpr std::int64_t kSector = 32;
-  constexpr int kMostBytes = 4;
-  if (inner.size() < 2 || has_indexed(operands)) return 1;
-  const Axis& group = outer.back();
-  const Axis& within = inner.back();
-  if (within.strides[leading] != 1 || within.size * element_bytes(operands[leading]) >= kSector ||
-      !std::has_single_bit(static_cast<std::uint64_t>(within.size))) {
-    return 1;
-  }
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (element_bytes(operands[i]) > kMostBytes && !operands[i].iota) return 1;
-    if (group.strides[i] != within.strides[i] * within.size) return 1;
-    if (row_invariant[i] && group.strides[i] != 0) return 1;
-  }
-  return static_cast<int>(within.size);
-}
-
-RowFold fold_of(const ScratchVector<Axis>& inner, const ReduceSpace& space,
-                std::span<const SizedOperand> operands, const ScratchVector<bool>& row_invariant,
-                std::size_t leading, const RowFeatures& device, Backend backend) {
-  if (inner.size() < 2 || space.trees == 0 || space.gives_places || has_indexed(operands)) {
-    return {};
-  }
-  std::size_t along = 0;
-  while (along < inner.size() && inner[along].strides[leading] != 1) ++along;
-  if (along + 1 >= inner.size()) return {};
-  int most = std::min(kMostColumnVector, full_width(inner[along], product(inner), operands,
-                                                    row_invariant, false, backend));
-  if (device.forced.width != 0) most = std::min(most, device.forced.width);
-  return fold_rows(inner, along, space.splits, most);
-}
-
 // The access of an operand where the innermost axis is reduced.
 Access row_access(const ScratchVector<Axis>& axes, std::size_t operand, bool row_invariant) {
   if (!row_invariant)
@@ -257,12 +73,6 @@ Access row_access(const ScratchVector<Axis>& axes, std::size_t operand, bool row
   const bool moves =
       std::ranges::any_of(axes, [&](const Axis& axis) { return axis.strides[operand] != 0; });
   return moves ? Access::broadcast : Access::scalar;
-}
-
-// The distance between rows that are misaligned by the same number of elements.
-int equal_phase_step(const SizedOperand& operand, const Axis& axis, std::size_t index, int width) {
-  const Size step = vector_alignment(operand, width) / element_bytes(operand);
-  return static_cast<int>(step / lowest_bit(axis.strides[index] | step));
 }
 
 // Whether a kernel stores two elements of an operand with each byte: every row of its vectors
@@ -294,12 +104,6 @@ std::size_t largest_varying(const Sizes& shape, std::span<const SizedOperand> op
   return found;
 }
 
-// Whether neighbours in memory belong to different rows.
-bool lies_along_rows(const Axis& kept, const Axis& reduced, std::size_t operand) {
-  return kept.size > 1 && reduced.size > 1 && kept.strides[operand] == 1 &&
-         abs(reduced.strides[operand]) > 1;
-}
-
 bool is_one_element(std::span<const Axis> axes, std::size_t operand) {
   return std::ranges::all_of(axes, [&](const Axis& axis) { return axis.strides[operand] == 0; });
 }
@@ -318,13 +122,6 @@ RowFeatures features_for(const ReduceSpace& space, Size count, RowFeatures devic
 // one that sum or multiply floats.
 bool follows_tree(const RowSchedule& rows, Size length) {
   return rows.chunks != ColumnChunks::one || length <= kTreeChunk;
-}
-
-// In how many parts the residues of a column are cut where it is split: those of each chunk, unless
-// there are more chunks than parts (preamble/tree.h).
-int residue_parts(Size length, Size splits) {
-  const Size chunks = (length + kTreeChunk - 1) / kTreeChunk;
-  return static_cast<int>(std::max<Size>(1, splits / power_of_two_from(chunks)));
 }
 
 // The vectors for which threads have room to keep a row of several chunks: each block of a cluster
@@ -602,7 +399,9 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   const Size kept = in_chunks ? vectors_in_chunks(rows, layout.reduced, width) : layout.vectors;
   RowFeatures keeping = bounds.empty() ? device : RowFeatures();
   if (in_chunks && space.passes == 1) keeping.forced.read_again = true;
-  if (!rows.copied) {
+  if (by_columns && !rows.copied) {
+    choose_column_registers(rows, kept, bytes, width, keeping, backend);
+  } else if (!by_columns) {
     choose_registers(rows, kept, rows.phase < 0 ? layout.vectors : fewest, bytes, width, keeping,
                      backend);
   }

@@ -1,6 +1,6 @@
-// How rows and columns are mapped to threads: a model for each backend, with its reasons, and what
-// follows from it for one row. What a row is, and how its elements are accessed, is decided in
-// row_layout.cpp.
+// How rows are mapped to threads: a model for each backend, with its reasons, and what follows from
+// it for one row. Columns are mapped in columns/column_mapping.hpp. What a row is, and how its
+// elements are accessed, is decided in row_layout.cpp.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,21 @@ struct RowModel {
 };
 
 const RowModel& row_model(Backend backend);
+
+/// The largest cluster that all devices with clusters support.
+inline constexpr int kMostBlocks = 8;
+
+/// Rows of several chunks that threads have no room for are copied to shared memory as a whole, by
+/// clusters whose blocks may share each chunk. Where two blocks fit, one copies while the other one
+/// waits for its cluster; a block that needs more has a multiprocessor for itself. Beside rows
+/// there are partial results. On an H100 two operands of 65,536 f32 go from 0.62 of a copy, which
+/// reads them again, to 0.92 (x * (r - sum(x * r))), of 131,072 from 0.59 to 0.82; gelu of a norm
+/// of two bf16 operands, times a third, from 0.67 to 0.87 (131,072).
+inline constexpr int kRoomOfOne = 208 << 10;
+inline constexpr int kRoomOfTwo = 104 << 10;
+inline constexpr int kSharedOfBlock = 224 << 10;
+inline constexpr int kThreadsOfCopies = 512;
+inline constexpr int kFewestThreads = 128;
 
 /// A schedule that a test asks for, as far as a kernel can have it, so that results of all of them
 /// can be compared. What is 0 or false is chosen as ever.
@@ -75,6 +90,10 @@ struct VectorBytes {
 int on_chip_bytes(const VectorBytes& bytes);
 
 int power_of_two_from(Size count);
+int power_of_two_to(Size count);
+
+/// Vectors whose loads a thread has in flight where it keeps none.
+int vectors_in_flight(const VectorBytes& bytes, const RowModel& model);
 
 /// How many residues the tree of so many elements has (numerics.md), of one chunk if they are more.
 int residues_of(Size elements);
@@ -110,55 +129,8 @@ inline constexpr int kMostPartialBytes = 40 << 10;
 bool map_copied_row(RowSchedule& rows, Size elements, int bytes, int width, int most,
                     const PartialResults& results, const RowFeatures& device);
 
-/// Columns of a kernel, in vectors of neighbouring ones.
-struct ColumnSpace {
-  Size length = 0;  ///< elements of each, or of each of its parts
-  Size across = 0;  ///< vectors side by side
-  Size count = 0;   ///< vectors in all
-  int passes = 1;   ///< that read columns
-  int reductions = 0;
-  int trees = 0;          ///< sums and products of floats in the pass with most of them
-  int residues = 1;       ///< that threads add up, of a column or of one of its parts
-  int folded = 0;         ///< RowSchedule::folded
-  int width = 1;          ///< elements of a vector
-  int vector_bytes = 0;   ///< of a vector of the largest operand
-  bool keeps = true;      ///< threads may keep them in registers
-  bool clusters = false;  ///< blocks of a cluster may share them (preamble/columns.h)
-  ForcedRows forced{};
-};
-
-/// How many of the residues of a column, or of its first chunk, each of `parts` has.
-int residues_of_column(Size length, int joined, int parts);
-
-/// Maps columns to as many threads as fill the device; neighbours read whole cache lines together.
-/// Where columns are read by more than one pass and a block can keep a strip of them that is as
-/// wide as a cache line, or half of one, so many threads share a column that they do, and no pass
-/// reads it again. `in_vector` is a vector of each operand.
-void map_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes& in_vector,
-                 Backend backend);
-
-/// Maps columns that several passes read, and that the registers of one block have no room for, to
-/// blocks of NVIDIA GPUs that keep all of them in shared memory, where they are copied
-/// asynchronously: one block or a cluster, whose blocks take elements in turn. `bytes` is what they
-/// keep of a vector. False: there is no room, or the device is not one of those.
-bool map_copied_columns(RowSchedule& rows, const ColumnSpace& space, int bytes,
-                        const RowFeatures& device);
-
-/// Whether the threads of a GPU keep columns in registers.
-bool keeps_on_chip(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
-                   Backend backend);
-
-/// Whether the threads of a GPU keep columns that several passes read, and several blocks of them
-/// are on a multiprocessor.
-bool keeps_columns(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
-                   Backend backend);
-
-/// Whether the threads of a GPU have registers for so many columns in a vector.
-bool has_room_for_columns(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
-                          Backend backend);
-
-/// Decides how many of its vectors a thread keeps on chip, and how many loads of others it has in
-/// flight.
+/// Decides how many of a row's vectors a thread keeps on chip, and how many loads of others it has
+/// in flight.
 void choose_registers(RowSchedule& rows, Size vectors, Size least_vectors, const VectorBytes& bytes,
                       int width, const RowFeatures& device, Backend backend);
 

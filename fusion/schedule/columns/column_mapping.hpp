@@ -1,0 +1,61 @@
+// How columns are mapped to threads of a GPU: which threads share a column, which columns are side
+// by side in a block, and what is kept of them on chip. The CPU takes them as they come.
+#pragma once
+
+#include "fusion/schedule/rows/row_mapping.hpp"
+
+namespace kiln::fusion {
+
+/// Columns of a kernel, in vectors of neighbouring ones.
+struct ColumnSpace {
+  Size length = 0;  ///< elements of each, or of each of its parts
+  Size across = 0;  ///< vectors side by side
+  Size count = 0;   ///< vectors in all
+  int passes = 1;   ///< that read columns
+  int reductions = 0;
+  int trees = 0;          ///< sums and products of floats in the pass with most of them
+  int residues = 1;       ///< that threads add up, of a column or of one of its parts
+  int folded = 0;         ///< RowSchedule::folded
+  int width = 1;          ///< elements of a vector
+  int vector_bytes = 0;   ///< of a vector of the largest operand
+  bool keeps = true;      ///< threads may keep them in registers
+  bool clusters = false;  ///< blocks of a cluster may share them (preamble/columns.h)
+  ForcedRows forced{};
+};
+
+/// How many of the residues of a column, or of its first chunk, each of `parts` has.
+int residues_of_column(Size length, int joined, int parts);
+
+/// Maps columns to as many threads as fill the device; neighbours read whole cache lines together.
+/// Where columns are read by more than one pass and a block can keep a strip of them that is as
+/// wide as a cache line, or half of one, so many threads share a column that they do, and no pass
+/// reads it again. `in_vector` is a vector of each operand.
+void map_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes& in_vector,
+                 Backend backend);
+
+/// Maps columns that several passes read, and that the registers of one block have no room for, to
+/// blocks of NVIDIA GPUs that keep all of them in shared memory, where they are copied
+/// asynchronously: one block or a cluster, whose blocks take elements in turn. `bytes` is what they
+/// keep of a vector. False: there is no room, or the device is not one of those.
+bool map_copied_columns(RowSchedule& rows, const ColumnSpace& space, int bytes,
+                        const RowFeatures& device);
+
+/// Whether the threads of a GPU keep columns in registers.
+bool keeps_on_chip(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
+                   Backend backend);
+
+/// Whether the threads of a GPU keep columns that several passes read, and several blocks of them
+/// are on a multiprocessor.
+bool keeps_columns(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
+                   Backend backend);
+
+/// Whether the threads of a GPU have registers for so many columns in a vector.
+bool has_room_for_columns(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
+                          Backend backend);
+
+/// Decides how many of a column's vectors a thread keeps in registers, and how many loads of others
+/// it has in flight.
+void choose_column_registers(RowSchedule& rows, Size vectors, const VectorBytes& bytes, int width,
+                             const RowFeatures& device, Backend backend);
+
+}  // namespace kiln::fusion
