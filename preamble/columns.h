@@ -138,6 +138,23 @@ struct ColumnTree {
   }
 };
 
+// Makes the compiler take vectors in registers for others than before, of which nothing is known.
+template <class T, int Width, int Count>
+KILN_FN void forget_converted(Vec<T, Width> (&vectors)[Count]) {
+#if KILN_NVIDIA
+  KILN_UNROLL for (int i = 0; i < Count; ++i) {
+    if constexpr (sizeof(T) * Width == 2) {
+      asm("" : "+h"(reinterpret_cast<Chunk<2>*>(&vectors[i])->half));
+    } else {
+      auto* const words = reinterpret_cast<Chunk<4>*>(&vectors[i]);
+      KILN_UNROLL for (int k = 0; k < int(sizeof(T)) * Width / 4; ++k) {
+        asm("" : "+r"(words[k].word));
+      }
+    }
+  }
+#endif
+}
+
 // ---- the threads of a column --------------------------------------------------------------------
 
 // Threads of a column are `Columns` threads from each other. Shared memory has one slot for each
@@ -245,7 +262,6 @@ KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots, const Finish& 
   }
 }
 
-#if KILN_NVIDIA
 // ---- the blocks of a column ---------------------------------------------------------------------
 
 // Where the blocks of a cluster share columns, neighbouring elements are those of neighbouring
@@ -288,7 +304,6 @@ KILN_FN void reduce_columns_in_cluster(Lanes<T, Width>& lanes, Slots& slots,
   KILN_SYNCHRONIZE();
   read_columns<Columns, Threads>(lanes, all);
 }
-#endif
 
 // Joins the results of `Joined` neighbouring columns that are one row: each of them gets the row's.
 // Threads that are side by side have neighbouring vectors.

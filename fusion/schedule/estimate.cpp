@@ -12,6 +12,7 @@
 #include "fusion/schedule/explain.hpp"
 #include "fusion/schedule/iota_operands.hpp"
 #include "fusion/schedule/products/product_values.hpp"
+#include "fusion/schedule/residency.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -180,6 +181,7 @@ class Passes {
       if (is_reduction(node.op)) operations_ += operations_of_reduction(node, graph, layout);
     }
     if (rows.vectors != 0) {
+      of_row_ = static_cast<int>(pass_roots(graph, invariant).size());
       for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
         if (!invariant[id]) operations_ += operations_of(graph.nodes[id], graph, invariant);
       }
@@ -199,6 +201,8 @@ class Passes {
   double operations() const { return operations_; }
   /// Of those that read their row again, if there are any.
   int count() const { return count_; }
+  /// Of those over a row that is kept on chip.
+  int of_row() const { return of_row_; }
 
  private:
   // With what threads combine of each row, as a part of each of its elements: an exchange and an
@@ -266,6 +270,7 @@ class Passes {
   std::vector<int> reads_;
   double operations_;
   int count_ = 0;
+  int of_row_ = 1;
 };
 
 // The part of a copy's speed that the loads of a kernel's rows allow which are in flight at a time:
@@ -286,14 +291,28 @@ double in_flight(const Layout& layout, std::span<const Operand> operands) {
 }
 
 // The same of rows that a cluster keeps, whose blocks wait for each other at each reduction: of 40
-// functions of 65,536 to 262,144 elements an H100 reaches 0.7 to 0.94 of a copy. Of columns six
-// functions reach 0.5 to 0.68 on an H200.
+// functions of 65,536 to 262,144 elements an H100 reaches 0.7 to 0.94 of a copy.
 double in_cluster(const Layout& layout) {
   constexpr double kShare = 0.85;
-  constexpr double kShareOfColumns = 0.66;
   const RowSchedule& rows = layout.schedule.reduction;
-  if (rows.cluster_blocks == 1 || rows.vectors == 0) return 1;
-  return rows.columns != 0 ? kShareOfColumns : kShare;
+  return rows.cluster_blocks == 1 || rows.vectors == 0 || rows.columns != 0 ? 1 : kShare;
+}
+
+// The same of columns that blocks copy to shared memory, as they were chosen.
+double in_residence(const Layout& layout, std::span<const Operand> operands, int passes) {
+  const RowSchedule& rows = layout.schedule.reduction;
+  if (!rows.copied || rows.columns == 0) return 1;
+  double bytes = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const OperandSchedule& own = layout.schedule.operands[i];
+    const bool stored = operands[i].output && !own.row_invariant;
+    if (own.in_registers || stored) bytes += layout.schedule.width * bits(operands[i].dtype) / 8.0;
+  }
+  ResidentBlock block;
+  block.moved = static_cast<std::int64_t>(bytes * rows.vectors * rows.block());
+  block.passes = passes;
+  block.cluster = rows.in_cluster();
+  return static_cast<double>(share_of_copy(block, rows.min_blocks)) / 1000;
 }
 
 // The same of columns that each pass reads again, of which a block reads lines or, where there are
@@ -370,7 +389,8 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
       on_host ? HostOperations(graph, operands, layout).count() : passes.operations();
   if (useful == 0) return result;
   result.memory = moved / useful / in_flight(layout, operands) / in_cluster(layout) /
-                  in_order(layout) / in_blocks(layout, useful, target);
+                  in_residence(layout, operands, passes.of_row()) / in_order(layout) /
+                  in_blocks(layout, useful, target);
   if (passes.count() > 1) result.memory /= in_lines(layout, operands, target);
   result.arithmetic = result.operations * elements / useful / balance_of(target);
   // What a GPU computes of a row waits for all of its loads, and stores for that: the two hide each

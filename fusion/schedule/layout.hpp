@@ -159,7 +159,7 @@ struct RowSchedule {
   int batch = 1;           ///< vectors whose loads a thread has in flight where it keeps none
   int full_vectors = 0;    ///< of those `vectors`, how many every thread has
   int in_smem = 0;         ///< of those `vectors`, how many (the last) may be in shared memory
-  bool copied = false;     ///< all of them are, where they are copied asynchronously
+  bool copied = false;     ///< those are copied there asynchronously; of rows they are all
   int sets = 0;            ///< GPUs: accumulators of a thread for each lane of its vectors, where
                            ///< rows are added up by their tree (preamble/tree.h); 0: elsewhere
   int rows = 1;            ///< per block

@@ -20,6 +20,7 @@
 #include "kernel/emit_kernel.hpp"
 #include "kiln/function.hpp"
 #include "preamble/preamble.hpp"
+#include "tests/src/numerics/forced_schedule.hpp"
 #include "tests/support/arrays.hpp"
 #include "tests/support/host_compiler.hpp"
 
@@ -117,6 +118,7 @@ struct EmulatedCall {
   std::string text;
   std::vector<HostArray> inputs;
   std::string target;
+  fusion::ForcedRows forced{};
 };
 
 class EmulatedGpu {
@@ -160,6 +162,7 @@ class EmulatedGpu {
   }
 
   const std::string& schedule(std::size_t i) const { return kernels_[i].call.schedule_text; }
+  const fusion::Layout& layout(std::size_t i) const { return kernels_[i].call.layout; }
 
   /// The outputs, of memory that was all ones before.
   std::vector<HostArray> run(std::size_t i, const EmulatedCall& what, bool backwards = false) {
@@ -199,7 +202,7 @@ class EmulatedGpu {
   };
 
   static Kernel emit(const EmulatedCall& what) {
-    const Function function = parse("emulated", what.text);
+    const Function function = with_schedule(parse("emulated", what.text), what.forced);
     Specification specification;
     const std::vector<std::string> names = argument_names(function);
     for (std::size_t i = 0; i < what.inputs.size(); ++i) {

@@ -9,6 +9,7 @@
 #include "fusion/emit/device_text.hpp"
 #include "fusion/emit/rows/reduction_emitter.hpp"
 #include "fusion/infer/sum_tree.hpp"
+#include "fusion/schedule/columns/column_mapping.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -16,16 +17,6 @@ namespace {
 int log2_of(int power) { return std::countr_zero(static_cast<unsigned>(std::max(1, power))); }
 
 }  // namespace
-
-// How many of a thread's vectors are of different residues, where it keeps all of them. Their
-// number and that of threads are those of residues, but for a power of two.
-int ReductionEmitter::kept_residues() const {
-  if (rows_.folded != 0) return rows_.vectors / rows_.folded;
-  const auto slots = static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows_.vectors)));
-  const int sharing = rows_.threads * rows_.joined;
-  const int residues = std::clamp(sharing * slots / kTreeTerms, kLeastResidues, kMostResidues);
-  return std::clamp(residues / sharing, 1, slots);
-}
 
 // Defines which chunks and residues of a column are those of a split.
 void ReductionEmitter::locate_part() {
@@ -35,7 +26,7 @@ void ReductionEmitter::locate_part() {
 void ReductionEmitter::declare_column_tree(std::size_t id) {
   const bool kept = rows_.vectors != 0;
   const int beside = kept ? 1 : rows_.batch;
-  const int groups = kept ? kept_residues() : rows_.groups;
+  const int groups = kept ? kept_residues(rows_) : rows_.groups;
   const std::string_view combiner = info(graph_.nodes[id].op).combiner;
   const std::string type = partial_type(graph_.nodes[id]);
   out_.line(2, "ColumnTree<{}, {}, {}, {}, {}> {}_tree;", combiner, type, schedule_.width, beside,
@@ -191,9 +182,21 @@ void ReductionEmitter::fold_terms(const Ids& trees, int depth, std::string_view 
   }
 }
 
+// Compilers would keep what an earlier pass has converted of columns of 16 bits, which takes twice
+// the registers.
+void ReductionEmitter::forget_converted(int pass) {
+  if (pass == 0 || rows_.columns == 0 || rows_.register_vectors() == 0) return;
+  for (const OperandText& operand : operands_) {
+    if (!operand.in_registers || bits(operand.dtype) >= 32 || !passes_.is_read(operand, pass)) {
+      continue;
+    }
+    out_.line(2, "forget_converted({}_registers);", operand.name);
+  }
+}
+
 void ReductionEmitter::emit_kept_columns(int pass, const Ids& trees) {
   const auto slots = static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows_.vectors)));
-  const int residues = kept_residues();
+  const int residues = kept_residues(rows_);
   const int terms = slots / residues;
   if (copies_pending_) out_.line(2, "wait_copies<0>();");
   copies_pending_ = false;
@@ -214,8 +217,18 @@ void ReductionEmitter::emit_kept_columns(int pass, const Ids& trees) {
   begin_terms(trees, 4, rows_.folded == 0 ? "0" : "turn");
   slot_ = "slot";
   loads_directly_ = true;
-  from_smem_ = passes_.uses_smem();
-  emit_vector(pass, 4, "slot");
+  if (const int registers = rows_.register_vectors(); registers != 0 && passes_.uses_smem()) {
+    out_.line(4, "if (slot < {}) {{", registers);
+    out_.line(5, "const int place = slot < {} ? slot : 0;", registers);
+    emit_vector(pass, 5, "place");
+    out_.line(4, "}} else {{");
+    from_smem_ = true;
+    emit_vector(pass, 5, "slot");
+    out_.line(4, "}}");
+  } else {
+    from_smem_ = passes_.uses_smem();
+    emit_vector(pass, 4, "slot");
+  }
   from_smem_ = false;
   loads_directly_ = false;
   slot_.clear();

@@ -11,6 +11,7 @@ namespace kiln::fusion {
 
 void ReductionEmitter::emit_pass(int pass) {
   prepare_divisors(pass);
+  forget_converted(pass);
   for (const std::size_t id : reductions_in(pass)) {
     const TypedNode& node = graph_.nodes[id];
     if (passes_.sums_in_tree(node) && !is_host()) {

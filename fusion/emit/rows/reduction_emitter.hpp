@@ -223,11 +223,11 @@ class ReductionEmitter {
   void emit_column_trees(int pass, const Ids& trees);
   std::string define_element(int pass);
   void prefetch_next_elements(bool pairs);
-  int kept_residues() const;
   void locate_part();
   void declare_column_tree(std::size_t id);
   void emit_threads_columns(int pass, const Ids& trees);
   void emit_kept_columns(int pass, const Ids& trees);
+  void forget_converted(int pass);
   void begin_terms(const Ids& trees, int depth, std::string_view step);
   void fold_terms(const Ids& trees, int depth, std::string_view step, std::string_view residue);
   void load_vector(int pass, int depth);

@@ -18,17 +18,6 @@ bool lies_along_rows(const Axis& kept, const Axis& reduced, std::size_t operand)
          abs(reduced.strides[operand]) > 1;
 }
 
-int loads_along(std::span<const Axis> axes, std::size_t reduced,
-                std::span<const SizedOperand> operands) {
-  int loaded = 0;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const bool moves = std::ranges::any_of(axes.subspan(axes.size() - 1 - reduced, reduced),
-                                           [&](const Axis& axis) { return axis.strides[i] != 0; });
-    loaded += moves && !operands[i].output && !operands[i].iota ? 1 : 0;
-  }
-  return loaded;
-}
-
 int joined_columns(const ScratchVector<Axis>& outer, const ScratchVector<Axis>& inner,
                    std::span<const SizedOperand> operands, const ScratchVector<bool>& row_invariant,
                    std::size_t leading) {

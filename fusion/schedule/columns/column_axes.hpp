@@ -18,10 +18,6 @@ inline constexpr std::int64_t kHostColumns = 1024;
 /// Whether neighbours in memory belong to different rows.
 bool lies_along_rows(const MergedAxis& kept, const MergedAxis& reduced, std::size_t operand);
 
-/// How many operands are loaded along the reduced axes of columns, which are those before the last.
-int loads_along(std::span<const MergedAxis> axes, std::size_t reduced,
-                std::span<const SizedOperand> operands);
-
 /// How many neighbouring columns are one row, where the innermost axis is reduced, but so short
 /// that threads side by side had better read several rows: pixels of an image whose channels are
 /// last, in groups. 1: none, also where a row reads whole sectors, where few threads would have all

@@ -4,17 +4,11 @@
 #include <bit>
 
 #include "fusion/infer/sum_tree.hpp"
+#include "fusion/schedule/residency.hpp"
 
 namespace kiln::fusion {
 namespace {
 
-// The same of columns: beside lanes and addresses threads have registers for so many sums. Blocks
-// wait for each other and for whole columns, which is faster than reading one operand three times,
-// but no faster than reading it twice, and slower than reading two operands again. On an H200 norms
-// with a mean and a variance go from 0.39 of a copy to 0.67 (4,096 f16), from 0.32 to 0.60 (16,384
-// bf16), group norm of 112 x 112 pixels from 0.27 to 0.59, softmax of 4,096 f32 from 0.45 to 0.68.
-constexpr int kMostSumsOfCopies = 32;
-constexpr int kLeastPasses = 3;
 // Vectors of a column that a thread keeps. Those of unaligned columns are short, and there are
 // more.
 int most_kept(int width) { return width <= 2 ? 64 / width : 8; }
@@ -183,6 +177,81 @@ void share_columns(RowSchedule& rows, const ColumnSpace& space, const VectorByte
   rows.rows = std::max(1, model.block / (rows.columns * rows.block_threads()));
 }
 
+// The part of a copy's speed, in thousandths, at which columns are read again by each pass: so much
+// of a copy's speed is left where blocks read whole lines.
+std::int64_t share_of_reading_again(const ColumnSpace& space, const MovedBytes& bytes) {
+  constexpr std::int64_t kOfLines = 900;
+  const int once = bytes.kept + bytes.stored;
+  return kOfLines * once / (once + (space.passes - 1) * bytes.again);
+}
+
+// Of a thread's vectors, beside which the compiler has registers for sums.
+constexpr int kBytesInRegisters[] = {0, 48, 96, 128};
+
+// Blocks that keep columns in shared memory, and some of each in registers.
+struct CopiedColumns {
+  int strip = 0;      ///< vectors of columns side by side
+  int blocks = 0;     ///< of a cluster
+  int block = 0;      ///< threads
+  int registers = 0;  ///< of a thread's vectors, how many are in registers
+  int resident = 0;   ///< blocks that a multiprocessor has at a time
+  int threads() const { return block / strip * blocks; }
+};
+
+// The part of a copy's speed that they reach, in thousandths; 0: there is no room for them, or
+// there are fewer than multiprocessors. Finds how many a multiprocessor has.
+std::int64_t share_of_copied(CopiedColumns& columns, const ColumnSpace& space,
+                             const MovedBytes& bytes) {
+  constexpr int kMultiprocessors = 128;
+  constexpr int kMostLanes = 256;  // of all vectors of a thread, which are code
+  constexpr int kMostSlots = 128;
+  constexpr int kWave = 32;
+  constexpr int kOther = 32;   // registers for addresses and loops
+  constexpr int kFewest = 64;  // where these are of several axes
+  // Lengths that differ little are planned alike, so that they share a tape (size.hpp).
+  constexpr int kStep = 256;
+  const int length = static_cast<int>((space.length + kStep - 1) / kStep) * kStep;
+  const int each = (length + columns.threads() - 1) / columns.threads();
+  if (columns.registers >= each) return 0;
+  const bool few = each <= kMostSlots && each * space.width <= kMostLanes;
+  if (!few && space.forced.cluster_blocks == 0) return 0;
+  const int waves = std::max(1, columns.block / std::max(kWave, columns.strip));
+  const int sums = sums_of(space, 1, std::max(1, space.residues / columns.threads()));
+  ResidentBlock block;
+  block.threads = columns.block;
+  block.registers =
+      std::max(kFewest, sums * space.sum_bytes / 4 + 2 * space.width + bytes.stored / 4 + kOther +
+                            columns.registers * (bytes.kept / 4));
+  block.shared = (each - columns.registers) * columns.block * bytes.kept +
+                 (waves + 1 + columns.blocks) * columns.strip * space.width * space.slot_bytes;
+  block.moved = std::int64_t{each} * columns.block * (bytes.kept + bytes.stored);
+  block.passes = space.passes;
+  block.cluster = columns.blocks > 1;
+  columns.resident = blocks_of_multiprocessor(block);
+  if (space.forced.cluster_blocks != 0) return columns.resident;
+  const Size all = space.count / columns.strip * columns.blocks;
+  columns.resident = std::min(columns.resident, power_of_two_to(all) / kMultiprocessors);
+  return share_of_copy(block, columns.resident);
+}
+
+// How many blocks that keep columns in registers a multiprocessor has room for, up to those that
+// have enough of them in flight. Compilers that are not asked for it take more registers.
+int blocks_that_keep(const RowSchedule& rows, const ColumnSpace& space, const VectorBytes& bytes) {
+  constexpr int kEnough = 128 << 10;
+  constexpr int kFewest = 64;
+  // Beside what is kept, sums, lanes, and what the last pass loads: more where blocks have several
+  // rows, each of which is somewhere else.
+  const int other = rows.rows > 1 ? 12 : 8;
+  ResidentBlock block;
+  block.threads = rows.block();
+  const int sums = std::max(sums_of(space, 1, kept_residues(rows)) * space.sum_bytes / 4,
+                            space.reductions * space.width);
+  block.registers = std::max(
+      kFewest, (rows.vectors * on_chip_bytes(bytes) + bytes.once) / 4 + sums + space.width + other);
+  const int kept = rows.vectors * on_chip_bytes(bytes) * block.threads;
+  return std::min(blocks_of_multiprocessor(block), (kEnough + kept - 1) / kept);
+}
+
 // Whether threads can keep all vectors that are folded, each those of other residues: a power of
 // two of one chunk.
 bool keeps_folded(const RowSchedule& rows, Size vectors) {
@@ -199,6 +268,14 @@ int residues_of_column(Size length, int joined, int parts) {
   return std::max(1, visited / joined / parts);
 }
 
+int kept_residues(const RowSchedule& rows) {
+  if (rows.folded != 0) return rows.vectors / rows.folded;
+  const auto slots = static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows.vectors)));
+  const int sharing = rows.threads * rows.joined;
+  const int residues = std::clamp(sharing * slots / kTreeTerms, kLeastResidues, kMostResidues);
+  return std::clamp(residues / sharing, 1, slots);
+}
+
 void map_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes& in_vector,
                  Backend backend) {
   if (backend == Backend::host) {
@@ -213,54 +290,59 @@ void map_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes&
   rows.rows = std::max(1, model.block / (rows.columns * rows.threads));
 }
 
-bool map_copied_columns(RowSchedule& rows, const ColumnSpace& space, int bytes,
+bool map_copied_columns(RowSchedule& rows, const ColumnSpace& space, const MovedBytes& bytes,
                         const RowFeatures& device) {
-  if (!device.clusters || !device.large_smem || bytes == 0 || !space.clusters) return false;
-  if (device.forced.cluster_blocks == 0 && space.passes < kLeastPasses) return false;
+  if (!device.clusters || !device.large_smem || bytes.kept == 0 || !space.clusters) return false;
+  const int forced = device.forced.cluster_blocks;
   const Size elements = space.length * rows.joined;
+  if (space.passes < 2 || elements > kTreeChunk || elements <= 2 * kLeastResidues) return false;
   const int residues = power_of_two_from(elements) / kTreeTerms;
-  if (elements > kTreeChunk || elements <= 2 * kLeastResidues) return false;
   const int few = power_of_two_from(space.across);
   const int line = std::max(1, kLineBytes / space.vector_bytes);
-  const int forced = device.forced.cluster_blocks;
-  // Narrower strips are slower than reading columns again.
-  struct Form {
-    int part;  ///< of a line
-    int room;
+  std::int64_t best = forced != 0 ? 0 : share_of_reading_again(space, bytes);
+  CopiedColumns found;
+  const auto try_columns = [&](CopiedColumns columns) {
+    if (forced != 0) {
+      if (columns.blocks != forced) return;
+      columns.block = std::min(columns.block, residues / (forced * rows.joined) * columns.strip);
+    }
+    if (columns.block < kFewestThreads || columns.threads() * rows.joined > residues) return;
+    const std::int64_t share = share_of_copied(columns, space, bytes);
+    // What comes later halves lines, has more blocks wait for each other, or takes registers.
+    constexpr std::int64_t kWorth = 50;
+    if (share <= best + (found.blocks == 0 ? 0 : kWorth)) return;
+    best = share;
+    found = columns;
   };
-  constexpr Form kForms[] = {{1, kRoomOfTwo}, {2, kRoomOfTwo}, {1, kRoomOfOne}, {2, kRoomOfOne}};
-  for (const Form& form : kForms) {
-    const int strip = std::min(few, std::max(1, line / form.part));
-    int block = form.room == kRoomOfTwo ? kThreadsOfCopies : 2 * kThreadsOfCopies;
-    for (int blocks = 1; blocks <= kMostBlocks; blocks *= 2) {
-      if (forced != 0) {
-        if (blocks != forced) continue;
-        block = std::min(block, residues / (blocks * rows.joined) * strip);
+  for (const int registers : kBytesInRegisters) {
+    // Narrower strips than half a line are slower than reading columns again.
+    for (const int part : {1, 2}) {
+      for (int blocks = 1; blocks <= kMostBlocks; blocks *= 2) {
+        for (const int threads : {2 * kThreadsOfCopies, kThreadsOfCopies, kThreadsOfCopies / 2}) {
+          try_columns({.strip = std::min(few, std::max(1, line / part)),
+                       .blocks = blocks,
+                       .block = threads,
+                       .registers = registers / bytes.kept});
+        }
       }
-      const int threads = block / strip * blocks;
-      const Size each = (space.length + threads - 1) / threads;
-      if (block < kFewestThreads || threads * rows.joined > residues ||
-          each * block * bytes > form.room ||
-          sums_of(space, 1, std::max(1, space.residues / threads)) > kMostSumsOfCopies) {
-        continue;
-      }
-      rows.cluster_blocks = blocks;
-      rows.threads = threads;
-      rows.columns = strip;
-      rows.rows = 1;
-      rows.vectors = static_cast<int>(each);
-      rows.in_smem = rows.vectors;
-      rows.full_vectors = static_cast<int>(space.length / threads);
-      rows.batch = 1;
-      rows.copied = true;
-      return true;
     }
   }
-  return false;
+  if (found.blocks == 0) return false;
+  rows.cluster_blocks = found.blocks;
+  rows.threads = found.threads();
+  rows.columns = found.strip;
+  rows.rows = 1;
+  rows.vectors = static_cast<int>((space.length + rows.threads - 1) / rows.threads);
+  rows.in_smem = rows.vectors - std::min(rows.vectors - 1, found.registers);
+  rows.full_vectors = static_cast<int>(space.length / rows.threads);
+  rows.batch = 1;
+  rows.copied = true;
+  rows.min_blocks = found.resident;
+  return true;
 }
 
-void choose_column_registers(RowSchedule& rows, Size vectors, const VectorBytes& bytes, int width,
-                             const RowFeatures& device, Backend backend) {
+void choose_column_registers(RowSchedule& rows, const ColumnSpace& space, Size vectors,
+                             const VectorBytes& bytes, const RowFeatures& device, Backend backend) {
   if (backend == Backend::host) return;
   const RowModel& model = row_model(backend);
   const Size each = std::max<Size>(1, (vectors + rows.threads - 1) / rows.threads);
@@ -269,13 +351,17 @@ void choose_column_registers(RowSchedule& rows, Size vectors, const VectorBytes&
                         rows.chunks == ColumnChunks::one &&
                         (rows.folded == 0 || keeps_folded(rows, vectors));
   const int kept = on_chip_bytes(bytes);
-  const int most = std::max(model.max_vectors, most_kept(width));
+  const int most = std::max(model.max_vectors, most_kept(space.width));
   const bool fits = may_keep && each <= most && each * kept <= model.register_bytes &&
                     each * kept * rows.block_threads() <= model.on_chip_row;
   rows.vectors = fits ? static_cast<int>(each) : 0;
   rows.full_vectors = fits ? static_cast<int>(vectors / rows.threads) : 0;
   rows.batch = residues_in_batch(rows.folded, bytes, model);
-  if (fits) rows.batch = std::min(rows.batch, rows.vectors);
+  if (!fits) return;
+  rows.batch = std::min(rows.batch, rows.vectors);
+  if (backend == Backend::nvidia && space.passes > 1 && !space.packs) {
+    rows.min_blocks = blocks_that_keep(rows, space, bytes);
+  }
 }
 
 bool keeps_on_chip(const ColumnSpace& space, int joined, const VectorBytes& in_vector,

@@ -18,6 +18,9 @@ struct ColumnSpace {
   int folded = 0;         ///< RowSchedule::folded
   int width = 1;          ///< elements of a vector
   int vector_bytes = 0;   ///< of a vector of the largest operand
+  int sum_bytes = 4;      ///< of the widest sum of a column
+  int slot_bytes = 8;     ///< of what threads exchange of a reduction, at most
+  bool packs = false;     ///< some outputs are packed, which takes registers to store
   bool keeps = true;      ///< threads may keep them in registers
   bool clusters = false;  ///< blocks of a cluster may share them (preamble/columns.h)
   ForcedRows forced{};
@@ -26,6 +29,10 @@ struct ColumnSpace {
 /// How many of the residues of a column, or of its first chunk, each of `parts` has.
 int residues_of_column(Size length, int joined, int parts);
 
+/// How many of a thread's vectors are of different residues, where it keeps all of them. Their
+/// number and that of threads are those of residues, but for a power of two.
+int kept_residues(const RowSchedule& rows);
+
 /// Maps columns to as many threads as fill the device; neighbours read whole cache lines together.
 /// Where columns are read by more than one pass and a block can keep a strip of them that is as
 /// wide as a cache line, or half of one, so many threads share a column that they do, and no pass
@@ -33,11 +40,20 @@ int residues_of_column(Size length, int joined, int parts);
 void map_columns(RowSchedule& rows, const ColumnSpace& space, const VectorBytes& in_vector,
                  Backend backend);
 
+/// Bytes of a vector of columns, of all operands.
+struct MovedBytes {
+  int kept = 0;    ///< that move along columns, and differ between them
+  int again = 0;   ///< of those, that several passes read
+  int stored = 0;  ///< that the last pass stores
+};
+
 /// Maps columns that several passes read, and that the registers of one block have no room for, to
 /// blocks of NVIDIA GPUs that keep all of them in shared memory, where they are copied
-/// asynchronously: one block or a cluster, whose blocks take elements in turn. `bytes` is what they
-/// keep of a vector. False: there is no room, or the device is not one of those.
-bool map_copied_columns(RowSchedule& rows, const ColumnSpace& space, int bytes,
+/// asynchronously: one block or a cluster, whose blocks take elements in turn. How wide a strip of
+/// them is, how many blocks share it and how many threads each has follows from what that leaves a
+/// multiprocessor to have at a time (residency.hpp). False: there is no room, reading columns again
+/// is faster, or the device is not one of those.
+bool map_copied_columns(RowSchedule& rows, const ColumnSpace& space, const MovedBytes& bytes,
                         const RowFeatures& device);
 
 /// Whether the threads of a GPU keep columns in registers.
@@ -53,9 +69,9 @@ bool keeps_columns(const ColumnSpace& space, int joined, const VectorBytes& in_v
 bool has_room_for_columns(const ColumnSpace& space, int joined, const VectorBytes& in_vector,
                           Backend backend);
 
-/// Decides how many of a column's vectors a thread keeps in registers, and how many loads of others
-/// it has in flight.
-void choose_column_registers(RowSchedule& rows, Size vectors, const VectorBytes& bytes, int width,
-                             const RowFeatures& device, Backend backend);
+/// Decides how many of a column's vectors a thread keeps in registers, how many loads of others it
+/// has in flight, and for how many blocks of an NVIDIA multiprocessor there are to be registers.
+void choose_column_registers(RowSchedule& rows, const ColumnSpace& space, Size vectors,
+                             const VectorBytes& bytes, const RowFeatures& device, Backend backend);
 
 }  // namespace kiln::fusion

@@ -31,12 +31,14 @@ void PassPlanner::choose_memory() {
   }
   constexpr int kFew = 2;
   constexpr int kMany = 4;
-  passes_.copies_together = rows_.keeps_chunks() ? kMany : kFew;
+  constexpr int kFewOfColumns = 8;
+  const bool many_of_columns = rows_.columns != 0 && rows_.in_smem > kFewOfColumns;
+  passes_.copies_together = rows_.keeps_chunks() || many_of_columns ? kMany : kFew;
   passes_.prefetch_distance = passes_.copies_async ? kDistanceOfCopies : kDistance;
   // Of a chunk, whose vectors are few, all at once where that leaves registers.
   constexpr int kFewKept = 4;
   const bool has_room = rows_.in_cluster() ? rows_.is_full() : rows_.register_vectors() <= kFewKept;
-  passes_.unrolls_smem = rows_.copied || (rows_.keeps_chunks() && has_room);
+  passes_.unrolls_smem = (rows_.copied && !many_of_columns) || (rows_.keeps_chunks() && has_room);
   // Where every thread has a vector of the row, or the row has many chunks.
   passes_.clamps_loads = !rows_.is_full() && (rows_.full_vectors > 0 || rows_.keeps_chunks());
   const bool has_places = rows_.is_shifted() || rows_.axes > 1;  // of which chunks take many
@@ -58,7 +60,8 @@ void PassPlanner::choose_smem() {
     for (int pass = 0; pass <= passes_.last && operand.in_registers; ++pass) {
       passes += passes_.is_read(operand, pass) ? 1 : 0;
     }
-    operand.in_registers = operand.in_registers && (passes > 1 || gives_place(i));
+    const bool all = rows_.columns != 0 && passes > 0;  // columns wait for nothing else
+    operand.in_registers = operand.in_registers && (passes > 1 || all || gives_place(i));
     operand.in_smem = operand.in_registers;
     if (operand.in_smem) {
       passes_.shared_bytes += rows_.in_smem * rows_.block() * passes_.vector_bytes(operand);
@@ -146,6 +149,7 @@ int PassPlanner::min_blocks() const {
   constexpr int kFewThreads = 256;
   constexpr int kWide = 8;
   const std::vector<RowOperand>& operands = passes_.operands;
+  if (rows_.columns != 0) return rows_.min_blocks;
   if (passes_.uses_smem()) {
     constexpr int kMostThreads = 512;
     constexpr int kHalf = 104 << 10;  // of a multiprocessor's shared memory, beside partial results
@@ -165,7 +169,6 @@ int PassPlanner::min_blocks() const {
   }
   const bool stores = std::ranges::any_of(
       operands, [](const RowOperand& operand) { return operand.output && !operand.row_invariant; });
-  if (rows_.columns != 0) return rows_.min_blocks;
   if (rows_.vectors < kMany || !stores || rows_.is_shifted()) return 0;
   if (rows_.vectors == kMany && rows_.block() > kFewThreads && schedule_.width < kWide) return 0;
   int bytes = 0;

@@ -305,6 +305,9 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     columns.passes = columns.keeps && again ? space.passes : 1;
     columns.reductions = space.reductions;
     columns.trees = space.trees;
+    columns.sum_bytes = space.tree_bytes;
+    columns.packs = packs;
+    if (space.gives_places) columns.slot_bytes *= 2;  // a value and where it is
   }
   // Where threads of columns are short of registers, what one pass reads is not kept for others.
   bool keeps_all = true;
@@ -312,13 +315,32 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     return !keeps_all && i < space.read_again.size() && !space.read_again[i];
   };
   const auto bytes_of_vector = [&] {
+    constexpr int kRegister = 4;
     VectorBytes bytes;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (row_invariant[i] || operands[i].output || operands[i].iota || has_runs(i)) continue;
       bytes.bf16 = bytes.bf16 || (operands[i].dtype == DType::bf16 && !is_weight(i));
       const bool repeats = innermost.strides[i] == 0;  // the same register for all lanes
       int& sum = is_read_once(i) ? bytes.once : is_weight(i) ? bytes.weights : bytes.rows;
-      sum += repeats ? 4 : schedule.width * element_bytes(operands[i]);
+      const int own = schedule.width * element_bytes(operands[i]);
+      sum += repeats ? kRegister : by_columns && gpu ? std::max(kRegister, own) : own;
+    }
+    return bytes;
+  };
+  // Whether columns of an operand are copied to shared memory, where that is done.
+  const auto is_copied = [&](std::size_t i) {
+    return !row_invariant[i] && !operands[i].output && !operands[i].iota &&
+           innermost.strides[i] != 0;
+  };
+  const auto moved_bytes = [&] {
+    MovedBytes bytes;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (!operands[i].output && is_packed(operands[i].dtype)) return MovedBytes{};
+      const int own = schedule.width * element_bytes(operands[i]);
+      if (operands[i].output && !row_invariant[i]) bytes.stored += own;
+      if (!is_copied(i)) continue;
+      bytes.kept += own;
+      if (i >= space.read_again.size() || space.read_again[i]) bytes.again += own;
     }
     return bytes;
   };
@@ -337,10 +359,8 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     if (gpu && columns.passes > 1 && !keeps_columns(columns, rows.joined, bytes, backend)) {
       keeps_all = false;
       set_width();
-      const bool keeps = !in_registers || device.forced.cluster_blocks != 0;
-      if (keeps && loads_along(axes, static_cast<std::size_t>(rows.axes), operands) == 1) {
-        map_copied_columns(rows, columns, on_chip_bytes(bytes), device);
-      }
+      const bool may_copy = !in_registers || device.forced.cluster_blocks != 0;
+      if (may_copy) map_copied_columns(rows, columns, moved_bytes(), device);
     }
     while (gpu && width > 2 && fold.width == 0 && !rows.copied &&
            !has_room_for_columns(columns, rows.joined, bytes, backend)) {
@@ -400,7 +420,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   RowFeatures keeping = bounds.empty() ? device : RowFeatures();
   if (in_chunks && space.passes == 1) keeping.forced.read_again = true;
   if (by_columns && !rows.copied) {
-    choose_column_registers(rows, kept, bytes, width, keeping, backend);
+    choose_column_registers(rows, columns, kept, bytes, keeping, backend);
   } else if (!by_columns) {
     choose_registers(rows, kept, rows.phase < 0 ? layout.vectors : fewest, bytes, width, keeping,
                      backend);
@@ -454,15 +474,6 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
       rows.threads /= 2;
     }
   }
-  // Of columns that take few registers a multiprocessor has room for two such blocks.
-  constexpr int kBlock = 512;
-  constexpr int kLanes = 4;
-  constexpr int kFewBytes = 128;
-  if (by_columns && backend == Backend::nvidia && columns.passes > 1 && rows.vectors != 0 &&
-      rows.block() == kBlock && width <= kLanes &&
-      rows.vectors * on_chip_bytes(bytes) <= kFewBytes) {
-    rows.min_blocks = 2;
-  }
   if (any_length) {
     rows.vectors = 0;
     rows.full_vectors = 0;
@@ -490,6 +501,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     operand.in_registers = gpu && !row_invariant[i] && !operands[i].iota && !has_runs(i) &&
                            rows.vectors != 0 && !is_read_once(i) &&
                            (room || bytes.rows == 0 || !is_weight(i));
+    if (rows.copied && by_columns) operand.in_registers = is_copied(i);
     const bool from_row_to_row = fold.width != 0 && row_invariant[i] && innermost.strides[i] != 0;
     operand.access = from_row_to_row ? Access::strided
                      : by_columns    ? access_of(axes, i)

@@ -375,8 +375,8 @@ TEST(ColumnLayout, KeepsWhatIsReadAgain) {
   EXPECT_EQ(schedule.reduction.min_blocks, 2);
 }
 
-// What three passes read of one operand, blocks of a cluster keep; two passes, or two operands, are
-// read again.
+// Long columns are kept by as many blocks as a multiprocessor has room for, in lines where several
+// are, also with some of them in registers; what has no room, or too few columns, is read again.
 TEST(ColumnLayout, KeepsLongColumnsInClusters) {
   const auto of = [](const std::string& text, std::int64_t rows, std::int64_t columns) {
     const TypedGraph graph = typed(text, DType::bf16, text.find("+ r") == text.npos ? 1 : 2);
@@ -393,18 +393,44 @@ TEST(ColumnLayout, KeepsLongColumnsInClusters) {
   const RowSchedule norm = of(norm_text, 4096, 65536);
   EXPECT_EQ(norm.cluster_blocks, 8);
   EXPECT_EQ(norm.columns, 8) << "a line";
-  EXPECT_EQ(norm.threads, 8 * 64);
-  EXPECT_EQ(norm.vectors, 8);
+  EXPECT_EQ(norm.threads, 8 * 32);
+  EXPECT_EQ(norm.vectors, 16);
+  EXPECT_EQ(norm.min_blocks, 3);
+  EXPECT_EQ(norm.register_vectors(), 0);
   EXPECT_TRUE(norm.copied);
-  EXPECT_EQ(of(norm_text, 16384, 16384).columns, 4)
-      << "half a line, of which there is room for so many";
-  EXPECT_FALSE(of(norm_text, 32768, 16384).copied) << "narrower ones are slower than reading again";
-  EXPECT_FALSE(of("x / sqrt(mean(x * x, -2))", 4096, 65536).copied);
-  EXPECT_FALSE(of("h = x + r; c = h - mean(h, -2); c / sqrt(mean(c * c, -2))", 4096, 65536).copied);
+  const RowSchedule longer = of(norm_text, 16384, 16384);
+  EXPECT_EQ(longer.columns, 4) << "half a line, of which there is room for so many";
+  EXPECT_EQ(longer.min_blocks, 2);
+  EXPECT_EQ(longer.register_vectors(), 6) << "beside which shared memory has room for two blocks";
+  EXPECT_EQ(of(norm_text, 32768, 16384).min_blocks, 1);
+  EXPECT_FALSE(of(norm_text, 32769, 16384).copied) << "several chunks";
+  EXPECT_TRUE(of("x / sqrt(mean(x * x, -2))", 4096, 65536).copied) << "read twice";
+  EXPECT_TRUE(of("h = x + r; c = h - mean(h, -2); c / sqrt(mean(c * c, -2))", 4096, 65536).copied);
+  EXPECT_FALSE(of(norm_text, 4096, 512).copied) << "fewer blocks than multiprocessors";
   const RowSchedule few = of(norm_text, 65536, 4096);
   EXPECT_EQ(few.cluster_blocks, 2) << "which share a line";
   EXPECT_EQ(few.columns, 8);
   EXPECT_EQ(few.vectors, 0);
+}
+
+// Registers that a thread of kept columns needs decide how many blocks a multiprocessor has.
+TEST(ColumnLayout, GivesBlocksThatKeepColumnsAsManyRegistersAsTheyNeed) {
+  const auto of = [](DType dtype, std::int64_t length, std::int64_t columns) {
+    const TypedGraph graph = typed("x / sqrt(mean(x * x, -2))", dtype);
+    const Dims shape = {4096, length, columns};
+    const ReduceSpace space = reduce_space(graph, infer_shapes(graph, std::vector{shape}, "f"));
+    std::vector<Operand> operands(2);
+    for (Operand& own : operands) own = {dtype, false, {length * columns, columns, 1}, 0};
+    operands.back().output = true;
+    return plan_rows(space, shape, operands, {false, false}, false, Backend::nvidia, {true, true})
+        .schedule;
+  };
+  EXPECT_EQ(of(DType::f32, 256, 3136).reduction.min_blocks, 4);
+  EXPECT_EQ(of(DType::bf16, 256, 3136).reduction.min_blocks, 3);
+  EXPECT_EQ(of(DType::bf16, 1000, 3136).reduction.min_blocks, 2);
+  const Schedule odd = of(DType::bf16, 512, 49);
+  EXPECT_EQ(odd.width, 1);
+  EXPECT_EQ(odd.reduction.vectors, 32) << "each of which has a register";
 }
 
 TEST(ReferenceOfReductions, KnowsTheDefinitions) {

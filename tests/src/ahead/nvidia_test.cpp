@@ -117,6 +117,32 @@ TEST(ProgrammaticKernels, TouchNoMemoryBeforeTheyHaveWaited) {
   }
 }
 
+// Columns that threads keep leave registers for what is computed of them: of 16 bits too, which
+// compilers would keep converted from one pass to the next.
+TEST(NvidiaColumns, AreKeptWithoutScratch) {
+  if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  struct Shape {
+    DType dtype;
+    Dims dims;
+  };
+  const Shape shapes[] = {
+      {DType::bf16, {512, 64, 3136}},  {DType::bf16, {256, 256, 3136}},
+      {DType::bf16, {64, 1000, 3136}}, {DType::f16, {32, 2048, 3136}},
+      {DType::bf16, {1, 4096, 65536}}, {DType::f32, {1, 4096, 32768}},
+      {DType::f16, {1, 16384, 16384}}, {DType::f32, {1, 16384, 8192}},
+      {DType::f32, {1, 3001, 40001}},  {DType::bf16, {4096, 2048, 49}},
+  };
+  for (const Shape& shape : shapes) {
+    Specification specification;
+    specification.arguments = {{"x", shape.dtype, shape.dims, {}, false}};
+    const CompiledKernel kernel =
+        compile_for(parse("checked", "softmax(x, 1)"), specification, "sm_90");
+    EXPECT_EQ(kernel.resources.scratch.value_or(0), 0)
+        << name(shape.dtype) << ", " << shape.dims[1] << " rows of " << shape.dims[2];
+  }
+}
+
 // Quantised rows are bound by arithmetic if each of their elements is converted alone.
 TEST(NvidiaRows, ConvertSeveral8BitFloatsWhereAVectorIsStored) {
   const auto text_for = [](const std::string& text, const std::string& target, Dims shape) {
