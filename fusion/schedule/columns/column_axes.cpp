@@ -11,6 +11,8 @@ namespace {
 
 using Axis = MergedAxis;
 
+constexpr std::int64_t kSector = 32;
+
 }  // namespace
 
 bool lies_along_rows(const Axis& kept, const Axis& reduced, std::size_t operand) {
@@ -18,10 +20,19 @@ bool lies_along_rows(const Axis& kept, const Axis& reduced, std::size_t operand)
          abs(reduced.strides[operand]) > 1;
 }
 
+bool has_few_neighbours(const Axis& kept, const ScratchVector<Axis>& reduced,
+                        std::span<const SizedOperand> operands, std::size_t leading) {
+  const Axis& within = reduced.back();
+  const bool packs =
+      std::ranges::any_of(operands, [](const SizedOperand& o) { return is_packed(o.dtype); });
+  return !packs && reduced.size() > 1 && kept.size > 1 && within.strides[leading] == 1 &&
+         within.size * element_bytes(operands[leading]) < kSector &&
+         kept.strides[leading] == within.size;
+}
+
 int joined_columns(const ScratchVector<Axis>& outer, const ScratchVector<Axis>& inner,
                    std::span<const SizedOperand> operands, const ScratchVector<bool>& row_invariant,
                    std::size_t leading) {
-  constexpr std::int64_t kSector = 32;
   constexpr int kMostBytes = 4;
   if (inner.size() < 2 || has_indexed(operands)) return 1;
   const Axis& group = outer.back();

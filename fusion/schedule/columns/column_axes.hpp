@@ -18,6 +18,13 @@ inline constexpr std::int64_t kHostColumns = 1024;
 /// Whether neighbours in memory belong to different rows.
 bool lies_along_rows(const MergedAxis& kept, const MergedAxis& reduced, std::size_t operand);
 
+/// Whether rows lie side by side in memory with so few neighbours of each that threads side by side
+/// had better read several rows, element by element: pixels of an image whose channels are last, in
+/// groups of three. So sectors are read once, not once for each group. Packed elements share bytes
+/// with their neighbours, which one thread has to have.
+bool has_few_neighbours(const MergedAxis& kept, const ScratchVector<MergedAxis>& reduced,
+                        std::span<const SizedOperand> operands, std::size_t leading);
+
 /// How many neighbouring columns are one row, where the innermost axis is reduced, but so short
 /// that threads side by side had better read several rows: pixels of an image whose channels are
 /// last, in groups. 1: none, also where a row reads whole sectors, where few threads would have all

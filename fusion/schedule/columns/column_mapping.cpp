@@ -17,13 +17,23 @@ int most_kept(int width) { return width <= 2 ? 64 / width : 8; }
 // folded.
 int residues_in_batch(int folded, const VectorBytes& bytes, const RowModel& model) {
   constexpr int kFoldedBytes = 64;  // in flight, where lanes of a row make short vectors
-  if (folded == 0) return vectors_in_flight(bytes, model);
+  constexpr int kLeastBytes = 32;   // of short vectors, as those of unaligned columns are
+  constexpr int kMost = 16;
   const int all = std::max(1, bytes.rows + bytes.weights + bytes.once);
+  if (folded == 0) {
+    return std::max(vectors_in_flight(bytes, model),
+                    power_of_two_to(std::clamp(kLeastBytes / all, 1, kMost)));
+  }
   return power_of_two_to(std::max(1, kFoldedBytes / all / folded));
 }
 
 constexpr int kLineBytes = 128;
 constexpr int kLine = 8;  // vectors of 16 bytes
+
+// Vectors of columns that are a line, or more of long ones.
+int vectors_of_line(const ColumnSpace& space) {
+  return std::max(kLine, kLineBytes / std::max(1, space.vector_bytes));
+}
 
 // Vectors of columns side by side in a block where `threads` keep each column: a line, so that as
 // many threads of a column as can be are in one wave, which combines what they have without shared
@@ -107,7 +117,8 @@ KeptColumns short_columns(const ColumnSpace& space, int joined, int bytes, int b
       each() > model.max_vectors) {
     return {};
   }
-  const int strip = std::min(power_of_two_from(space.across), strip_of_kept(kLine, threads, model));
+  const int line = std::min(vectors_of_line(space), std::max(kLine, model.max_threads / threads));
+  const int strip = std::min(power_of_two_from(space.across), strip_of_kept(line, threads, model));
   return {threads, strip, each()};
 }
 
@@ -123,7 +134,7 @@ KeptColumns columns_on_chip(const ColumnSpace& space, int joined, const VectorBy
   if (!space.keeps) return {};
   const int bytes = std::max(1, on_chip_bytes(in_vector));
   if (space.passes == 1) {
-    return short_columns(space, joined, bytes, vectors_in_flight(in_vector, model), model);
+    return short_columns(space, joined, bytes, residues_in_batch(0, in_vector, model), model);
   }
   const KeptColumns kept =
       kept_columns(space, joined, bytes, kFewBytes, most_kept(space.width), model);
@@ -135,6 +146,7 @@ KeptColumns columns_on_chip(const ColumnSpace& space, int joined, const VectorBy
 // bf16[32768,8192], whose 512 parts are 64 vectors of columns, goes from 0.13 of a copy to 0.35 on
 // an H200.
 constexpr int kIdleShare = 8;
+constexpr int kBusyShare = 4;
 
 // Maps columns of which nothing is kept to threads: as many to each as fill the device, and more
 // where their sums take too many registers, as long as combining these costs less than they save.
@@ -147,13 +159,16 @@ void share_columns(RowSchedule& rows, const ColumnSpace& space, const VectorByte
   constexpr int kBlocks = 2;
   const int most_of_line = kBlocks * model.max_threads / kLine;
   const int batch = residues_in_batch(space.folded, in_vector, model);
-  const bool in_pairs = few && space.clusters && space.passes > 1 && space.forced.columns == 0 &&
-                        space.length / kLeastElements >= most_of_line &&
-                        space.residues / batch >= most_of_line;
-  const int line = few && !in_pairs ? kLine / 2 : kLine;
+  const int whole = vectors_of_line(space);
+  const bool in_pairs =
+      few && whole == kLine && space.clusters && space.passes > 1 && space.forced.columns == 0 &&
+      space.length / kLeastElements >= most_of_line && space.residues / batch >= most_of_line;
+  const int line = few && !in_pairs ? whole / 2 : whole;
   int strip = space.folded == 0 ? line : std::min(line, power_of_two_from(space.across));
-  // Where even so few threads share all columns that the device is idle, more share each.
+  // Where even so few threads share all columns that the device is idle, more share each; of short
+  // vectors, which are less than a sector where eight are side by side, sooner.
   const auto most_threads = [&] { return space.count * (model.max_threads / strip); };
+  while (strip > kLine && kBusyShare * most_threads() < model.threads) strip /= 2;
   while (strip > 1 && kIdleShare * most_threads() < model.threads) strip /= 2;
   if (space.forced.columns != 0) strip = space.forced.columns;
   const auto groups = [&] { return groups_of(space, rows.threads, batch); };
@@ -166,7 +181,9 @@ void share_columns(RowSchedule& rows, const ColumnSpace& space, const VectorByte
   if (space.forced.threads != 0) {
     rows.threads = std::min(space.forced.threads, model.max_threads / strip);
   }
-  if (in_pairs && rows.threads * strip == model.max_threads) {
+  // Each thread of a column has residues of its own.
+  if (in_pairs && rows.threads * strip == model.max_threads &&
+      kBlocks * rows.threads * batch <= space.residues) {
     rows.cluster_blocks = kBlocks;
     rows.threads *= kBlocks;
   }
@@ -389,7 +406,7 @@ bool has_room_for_columns(const ColumnSpace& space, int joined, const VectorByte
     rows.joined = joined;
     share_columns(rows, space, in_vector, model);
     const int wide = model.sums + model.sums / 3;  // more in one access is worth some
-    return sums_of(space, vectors_in_flight(in_vector, model), rows.groups) <= wide;
+    return sums_of(space, residues_in_batch(0, in_vector, model), rows.groups) <= wide;
   }
   // Blocks that load, compute and store in turn need others beside them, of 512 threads two with 64
   // registers each. Quotients by the largest of 1,024 rows of bf16 go from 0.61 of a copy to 0.89

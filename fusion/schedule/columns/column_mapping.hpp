@@ -17,7 +17,7 @@ struct ColumnSpace {
   int residues = 1;       ///< that threads add up, of a column or of one of its parts
   int folded = 0;         ///< RowSchedule::folded
   int width = 1;          ///< elements of a vector
-  int vector_bytes = 0;   ///< of a vector of the largest operand
+  int vector_bytes = 0;   ///< from one vector of the largest operand to the next, a power of two
   int sum_bytes = 4;      ///< of the widest sum of a column
   int slot_bytes = 8;     ///< of what threads exchange of a reduction, at most
   bool packs = false;     ///< some outputs are packed, which takes registers to store

@@ -218,8 +218,11 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   layout.rows = product(outer);
   rows.axes = static_cast<int>(inner.size());
 
-  const bool by_columns = fold.exists() || (lies_along_rows(outer.back(), inner.back(), leading) &&
-                                            !has_indexed(operands) && !ends_by_lane(outer, bounds));
+  const bool side_by_side = lies_along_rows(outer.back(), inner.back(), leading) ||
+                            (backend != Backend::host && bounds.empty() && !rows.split &&
+                             has_few_neighbours(outer.back(), inner, operands, leading));
+  const bool by_columns =
+      fold.exists() || (side_by_side && !has_indexed(operands) && !ends_by_lane(outer, bounds));
   layout.runs.assign(operands.size(), {});
   if (!by_columns && inner.size() > 1 && bounds.empty()) {
     ScratchVector<RunsOf<Size>> runs(operands.size());
@@ -346,9 +349,12 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   };
   VectorBytes bytes = bytes_of_vector();
   if (by_columns) {
+    constexpr int kMostApart = 16;  // elements of rows that are neighbours in memory
+    const Size stride = innermost.strides[leading];
+    const int apart = stride > 1 && stride <= kMostApart ? power_of_two_from(stride) : 1;
     const auto set_width = [&] {
       columns.width = width;
-      columns.vector_bytes = width * element_bytes(operands[leading]);
+      columns.vector_bytes = width * element_bytes(operands[leading]) * apart;
       columns.across = (innermost.size + width - 1) / width;
       columns.count =
           layout.rows / std::max<Size>(1, innermost.size) * columns.across * layout.splits;

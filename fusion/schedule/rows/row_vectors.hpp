@@ -2,16 +2,11 @@
 // aligned.
 #pragma once
 
-#include <algorithm>
 #include <span>
 
 #include "fusion/schedule/merged_axes.hpp"
 
 namespace kiln::fusion {
-
-inline int element_bytes(const SizedOperand& operand) {
-  return std::max(1, bits(operand.dtype) / 8);
-}
 
 /// The elements of all of these axes.
 Size product(std::span<const MergedAxis> axes);

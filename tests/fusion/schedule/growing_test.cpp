@@ -94,7 +94,7 @@ const Growing kGrowing[] = {
      [](std::int64_t n, DType dtype, Backend backend) {
        return plan_of_rows({kOthers, n}, 0, true, dtype, backend);
      },
-     20, 8},
+     21, 8},
     {"running sums of longer rows",
      [](std::int64_t n, DType dtype, Backend backend) {
        return plan_scan({kOthers, n}, 1, operands_of(dtype, {kOthers, n}, false, 1), backend);

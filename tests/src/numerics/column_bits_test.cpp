@@ -204,10 +204,12 @@ TEST_P(ColumnBits, DoNotShowWhereColumnsLieOrHowMany) {
     Columns columns;
     const DType dtype = kTypes[draw(std::ssize(kTypes))];
     const Form form = kForms[draw(std::ssize(kForms))];
-    // Neighbours of up to 16 bytes that are one row are columns on GPUs, if all of them are stored.
+    // Neighbours that are one row are columns on GPUs, if all of them are stored and a power of
+    // two.
     const bool joined = GetParam() != DeviceType::cpu && dtype != DType::f64 &&
                         form == Form::normalised && draw(2) == 0;
-    columns.joined = joined ? 2 + 2 * draw(2) : 1;
+    constexpr std::int64_t kJoined[] = {2, 3, 4, 6};
+    columns.joined = joined ? kJoined[draw(std::ssize(kJoined))] : 1;
     columns.length = std::max<std::int64_t>(1, near - 2 + draw(draw(2) == 0 ? 5 : near));
     const std::int64_t room = std::max<std::int64_t>(2, kMost / columns.reduced());
     columns.groups = 2 + draw(std::min<std::int64_t>(room, 600));
