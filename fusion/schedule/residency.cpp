@@ -8,10 +8,10 @@ namespace {
 constexpr int kRegistersTogether = 8;  // that a thread is given at a time
 
 // What memory could move for a multiprocessor while a block waits, in bytes: for each pass, and
-// where blocks of a cluster start and end together. On an H200 one block of 512 threads that keeps
-// 128 KiB of columns reaches 0.94 of a copy (softmax of 2,048 f32), two blocks of 64 KiB each in
-// clusters of eight 0.67 (4,096 f16 and f32, three passes), one of 128 KiB 0.51 to 0.60 (16,384
-// bf16).
+// where blocks of a cluster start and end together. On an H100 one block of 512 threads that keeps
+// 128 KiB of columns reaches 0.94 of a copy (softmax of 2,048 f32); on an H200 two blocks of 64 KiB
+// each in clusters of eight reach 0.67 (4,096 f16 and f32, three passes), one of 128 KiB 0.51 to
+// 0.60 (16,384 bf16).
 constexpr std::int64_t kWaitOfPass = 20 << 10;
 constexpr std::int64_t kWaitOfClusterPass = 70 << 10;
 constexpr std::int64_t kWaitOfCluster = 70 << 10;
