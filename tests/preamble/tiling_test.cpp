@@ -37,6 +37,9 @@ unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
 unsigned __shfl_xor_sync(unsigned, unsigned value, int) { return value; }
 unsigned __shfl_up_sync(unsigned, unsigned value, int) { return value; }
 unsigned __shfl_sync(unsigned, unsigned value, int) { return value; }
+unsigned __funnelshift_r(unsigned low, unsigned high, unsigned bits) {
+  return static_cast<unsigned>((static_cast<unsigned long long>(high) << 32 | low) >> bits % 32);
+}
 unsigned __cvta_generic_to_shared(const void*) { return 0; }
 unsigned atomicCAS(unsigned* at, unsigned, unsigned) { return *at; }
 float rsqrtf(float x) { return 1 / std::sqrt(x); }
