@@ -222,8 +222,7 @@ void map_line_tiles(SizedLayout& layout, Size batches) {
   const bool anywhere = std::ranges::any_of(schedule.operands, [](const OperandSchedule& operand) {
     return operand.access == Access::transposed && operand.alignment < kLeastCopied;
   });
-  const bool few_registers =
-      columns <= 2 ? !anywhere || loaded == 1 : columns <= 4 && loaded == 1 && !anywhere;
+  const bool few_registers = !anywhere && (columns <= 2 || (columns <= 4 && loaded == 1));
   tiles.min_blocks = waves == kMostWaves ? (!anywhere && columns <= 2 ? 2 : 1)
                      : few_registers     ? 3
                                          : 2;
