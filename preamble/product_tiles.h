@@ -51,23 +51,20 @@ struct TileWords {
 template <class Words>
 KILN_FN Words load_once(const void* from) {
   Words words;
-  const u64 policy = read_once_policy();
   constexpr int kWords = int(sizeof(Words)) / 4;
   if constexpr (kWords % 4 == 0) {
     KILN_EACH(i, kWords / 4) {
-      asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                    : "=r"(words.word[4 * i]), "=r"(words.word[4 * i + 1]),
                      "=r"(words.word[4 * i + 2]), "=r"(words.word[4 * i + 3])
-                   : "l"((const u8*)from + 16 * i), "l"(policy));
+                   : "l"((const u8*)from + 16 * i));
     }
   } else if constexpr (kWords == 2) {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v2.u32 {%0, %1}, [%2], %3;"
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
                  : "=r"(words.word[0]), "=r"(words.word[1])
-                 : "l"(from), "l"(policy));
+                 : "l"(from));
   } else {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.u32 %0, [%1], %2;"
-                 : "=r"(words.word[0])
-                 : "l"(from), "l"(policy));
+    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(words.word[0]) : "l"(from));
   }
   return words;
 }

@@ -23,7 +23,8 @@ struct StagedGroups {
 };
 
 template <class Tiles, class Weights>
-KILN_FN void stage_weights(u32 to, u32 tile, u32 row_count, const Weights& weights_of) {
+KILN_FN void stage_weights(StagedWeights<Tiles>& to, u32 tile, u32 row_count,
+                           const Weights& weights_of) {
   using Set = StagedWeights<Tiles>;
   KILN_EACH(r, 2) {
     const int own = Tiles::row() + r * 8;
@@ -31,8 +32,7 @@ KILN_FN void stage_weights(u32 to, u32 tile, u32 row_count, const Weights& weigh
     const u8* const from = (const u8*)weights_of(row) + threadIdx.x / 32 * (Set::kRowChunks * 16);
     KILN_EACH(i, Set::kRowChunks / 4) {
       const int chunk = i * 4 + Tiles::thread();
-      copy_chunk_once(to + u32(own * Set::kRowChunks + Set::chunk_index(own, chunk)) * 16,
-                      from + chunk * 16);
+      copy_chunk(&to.chunk[own][Set::chunk_index(own, chunk)], from + chunk * 16);
     }
   }
 }
@@ -61,7 +61,6 @@ KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& 
   const u32 wave = threadIdx.x / 32;
   const u32 tiles = (row_count + 15) / 16;
   Set* const own_sets = (Set*)sets + wave * 2;
-  const u32 staged = address_of_once(own_sets);
   const X* const x = vector_of(u32(Tiles::vector_of_column(g)));
   StepVector<Tiles> of_step[kSteps];
   const auto load_vectors = [&] {
@@ -76,7 +75,7 @@ KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& 
     prologue.load();
     if constexpr (!Tiles::kPrologue) load_vectors();
   }
-  stage_weights<Tiles>(staged, tile, row_count, weights_of);
+  stage_weights<Tiles>(own_sets[0], tile, row_count, weights_of);
   commit_copies();
   const auto load_groups = [&](TileGroup(&groups)[2], u32 of_tile) {
     const u32 group = Tiles::group_of_step(wave * kSteps + t, vectors);
@@ -112,8 +111,7 @@ KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& 
     wait_all_copies();
     __syncwarp();
     if (tile + tile_stride < tiles) {
-      stage_weights<Tiles>(staged + (round + 1) % 2 * u32(sizeof(Set)), tile + tile_stride,
-                           row_count, weights_of);
+      stage_weights<Tiles>(own_sets[(round + 1) % 2], tile + tile_stride, row_count, weights_of);
     }
     const Set& set = own_sets[round % 2];
     // As few registers as can be are in use: steps are combined as soon as they are there.

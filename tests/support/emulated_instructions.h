@@ -89,12 +89,12 @@ inline void copy_part(U32 to, const void* from, int bytes) {
   std::memcpy(shared_place(to), from, static_cast<std::size_t>(bytes));
 }
 inline void wait_copies(int) {}
-inline void load_word(U32& word, const void* from, Policy = 0) { std::memcpy(&word, from, 4); }
-inline void load_two(U32& a, U32& b, const void* from, Policy = 0) {
+inline void load_word(U32& word, const void* from) { std::memcpy(&word, from, 4); }
+inline void load_two(U32& a, U32& b, const void* from) {
   load_word(a, from);
   load_word(b, static_cast<const char*>(from) + 4);
 }
-inline void load_four(U32& a, U32& b, U32& c, U32& d, const void* from, Policy = 0) {
+inline void load_four(U32& a, U32& b, U32& c, U32& d, const void* from) {
   load_two(a, b, from);
   load_two(c, d, static_cast<const char*>(from) + 8);
 }
@@ -188,8 +188,13 @@ inline unsigned permute_bytes(U32 a, U32 b, U32 selector) {
   return result;
 }
 
+inline unsigned shift_pair(U32 low, U32 high, U32 bits) {
+  return static_cast<unsigned>((static_cast<unsigned long long>(high) << 32 | low) >> bits % 32);
+}
+
 }  // namespace emulated
 
+#define __funnelshift_r(low, high, bits) emulated::shift_pair(low, high, bits)
 #define __syncwarp() emulated::synchronize_wave()
 #define __syncthreads_and(own) emulated::all_of_block(own)
 #define __all_sync(mask, own) emulated::all_of_wave(own)
