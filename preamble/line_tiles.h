@@ -53,21 +53,13 @@ struct StagedLines {
     return place / kStepElements * kStepElements + place % 8 / 2 * Tiles::kLanes + of_thread;
   }
 
-  // What a thread has in registers of lines that begin anywhere, until it is in shared memory: of
-  // each chunk the aligned words that have its bytes, and the bytes before these.
-  enum : bool { kAnywhere = Tiles::kCopied < 4 };
-  struct Loaded {
-    u32 words[kAnywhere ? int(kCopies) : 1][5];
-    u32 past[kAnywhere ? int(kCopies) : 1];
-  };
-
-  // Begins to copy a set; what has been loaded for that is put there by finish(). Past the end of
-  // rows it repeats their last element, past the last row the last ones. `weights_of(row)` gives a
-  // function that finds an element of a row.
+  // Copies a set. Past the end of rows it repeats their last element, past the last row the last
+  // ones. `weights_of(row)` gives a function that finds an element of a row.
   template <class Weights>
-  __device__ __forceinline__ void begin(Loaded& loaded, u32 block, u32 set, u32 vectors,
-                                        u32 row_count, const Weights& weights_of) {
-    const u32 of_line = threadIdx.x % kTeam % kLineChunks;
+  __device__ __forceinline__ void copy(u32 block, u32 set, u32 vectors, u32 row_count,
+                                       const Weights& weights_of) {
+    const u32 thread = threadIdx.x % kTeam;
+    const u32 of_line = thread % kLineChunks;
     const u32 last = vectors * Tiles::kLanes - 1;
     const u32 rows = row_count / Tiles::kSums;
     KILN_EACH(part, kParts) {
@@ -76,26 +68,17 @@ struct StagedLines {
       const u32 row = least(first, rows - kCopiedRows);
       const auto from = weights_of(row * Tiles::kSums + of_line % Tiles::kSums);
       KILN_EACH(i, kCopies) {
-        const u32 at = set * kElements + element_at(place_of(i));
+        const u32 place = thread / kLineChunks + i * (kTeam / kLineChunks);
+        const u32 at = set * kElements + element_at(place);
         const u8* const element = (const u8*)from(Tiles::kWhole ? at : least(at, last));
-        if constexpr (kAnywhere) {
-          load_anywhere(loaded.words[i], loaded.past[i], element, row * kBits / 8,
-                        (rows - row) * kBits / 8);
+        u8* const to = (u8*)&chunk[place][of_line ^ swizzle(place)] + part * (16 / kParts);
+        if constexpr (kParts == 1 && Tiles::kCopied != 16) {
+          copy_unaligned(*(Chunk<16>*)to, element, row * kBits / 8, (rows - row) * kBits / 8);
+        } else if constexpr (kParts == 1) {
+          copy_chunk(to, element);
         } else {
-          copy_aligned((u8*)&chunk_of(i) + part * Tiles::kCopied, element);
+          copy_part<Tiles::kCopied>(u32(__cvta_generic_to_shared(to)), element);
         }
-      }
-    }
-  }
-  __device__ __forceinline__ void finish(const Loaded& loaded) {
-    if constexpr (kAnywhere) {
-      KILN_EACH(i, kCopies) {
-        Chunk<16> bytes;
-        KILN_EACH(k, 4) {
-          bytes.word[k] = __byte_perm(loaded.words[i][k], loaded.words[i][k + 1],
-                                      0x3210 + loaded.past[i] * 0x1111);
-        }
-        chunk_of(i) = bytes;
       }
     }
   }
@@ -128,38 +111,25 @@ struct StagedLines {
   static __device__ __forceinline__ void synchronize() { synchronize_team<kTeam>(Tiles::wave()); }
 
  private:
-  // Of the copies of a thread.
-  static __device__ __forceinline__ u32 place_of(int copy) {
-    return threadIdx.x % kTeam / kLineChunks + copy * (kTeam / kLineChunks);
-  }
-  __device__ __forceinline__ Chunk<16>& chunk_of(int copy) {
-    const u32 of_line = threadIdx.x % kTeam % kLineChunks;
-    return chunk[place_of(copy)][of_line ^ swizzle(place_of(copy))];
-  }
-
-  static __device__ __forceinline__ void copy_aligned(const void* to, const u8* from) {
-    if constexpr (Tiles::kCopied == 16) {
-      copy_chunk(to, from);
-    } else {
-      copy_part<Tiles::kCopied>(u32(__cvta_generic_to_shared(to)), from);
-    }
-  }
-
-  // Loads 16 bytes of a line, `before` bytes behind its beginning, with `left` bytes to its end: in
-  // aligned words where all of these are of the line.
-  static __device__ __forceinline__ void load_anywhere(u32 (&words)[5], u32& past, const u8* from,
-                                                       u32 before, u32 left) {
-    past = u32(u64(from) % 4);
+  // 16 bytes of a line that begin anywhere, `before` bytes behind its beginning, with `left` bytes
+  // to its end: out of aligned words where these are of the line.
+  static __device__ __forceinline__ void copy_unaligned(Chunk<16>& to, const u8* from, u32 before,
+                                                        u32 left) {
+    const u32 past = u32(u64(from) % 4);
+    Chunk<16> result;
     if (past <= before && left + past >= 20) {
+      u32 words[5];
       KILN_EACH(i, 5) words[i] = ((const u32*)(from - past))[i];
-      return;
+      KILN_EACH(i, 4) {
+        result.word[i] = __byte_perm(words[i], words[i + 1], 0x3210 + past * 0x1111);
+      }
+    } else {
+      KILN_EACH(i, 4) {
+        result.word[i] = 0;
+        KILN_EACH(k, 4) { result.word[i] |= u32(from[least(u32(i * 4 + k), left - 1)]) << k * 8; }
+      }
     }
-    past = 0;
-    words[4] = 0;
-    KILN_EACH(i, 4) {
-      words[i] = 0;
-      KILN_EACH(k, 4) words[i] |= u32(from[least(u32(i * 4 + k), left - 1)]) << k * 8;
-    }
+    to = result;
   }
 };
 

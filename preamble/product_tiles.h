@@ -243,12 +243,10 @@ struct StagedWeights {
     return chunk ^ (row * kStepChunks & 7 & (kRowChunks - 1));
   }
 
-  struct Loaded {};
-
   // Copies a set of the rows of a tile. Past the end of a row it repeats the last chunk.
   template <class Weights>
-  __device__ __forceinline__ void begin(Loaded&, u32 tile, u32 set, u32 vectors, u32 row_count,
-                                        const Weights& weights_of) {
+  __device__ __forceinline__ void copy(u32 tile, u32 set, u32 vectors, u32 row_count,
+                                       const Weights& weights_of) {
     const u32 last = vectors * kVectorBytes / 16 - 1;
     KILN_EACH(r, 2) {
       const int own = Tiles::own_row(r);
@@ -261,8 +259,6 @@ struct StagedWeights {
       }
     }
   }
-
-  __device__ __forceinline__ void finish(const Loaded&) {}
 
   // The words of a thread of a step.
   __device__ __forceinline__ void take(TileWords<Tiles> (&words)[2], int step) const {
@@ -403,11 +399,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
   }
   if (has_sets) load_set(now, tile, first.set());
   if constexpr (Tiles::kStaged) {
-    typename Stage::Loaded loaded;
-    if (has_sets) {
-      own_sets[0].begin(loaded, tile, first.set(), vectors, row_count, weights_of);
-      own_sets[0].finish(loaded);
-    }
+    if (has_sets) own_sets[0].copy(tile, first.set(), vectors, row_count, weights_of);
     commit_copies();
   }
   if (weights_first) {
@@ -442,12 +434,11 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
       const SetPlace<Tiles> next_place = last ? first : place.next();
       const u32 next_tile = last ? tile + tile_stride : tile;
       const Stage& copied = own_sets[taken % 2];
-      const bool copies = Tiles::kPrefetch ? next_tile < tiles : !last;
-      typename Stage::Loaded loaded;
       if constexpr (Tiles::kStaged) {
         ++taken;
-        Stage& to = own_sets[taken % 2];
-        if (copies) to.begin(loaded, next_tile, next_place.set(), vectors, row_count, weights_of);
+        if (Tiles::kPrefetch ? next_tile < tiles : !last) {
+          own_sets[taken % 2].copy(next_tile, next_place.set(), vectors, row_count, weights_of);
+        }
         commit_copies();
       }
       if constexpr (Tiles::kPrefetch) {
@@ -536,10 +527,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, Chunk<16>* staged, u32 vectors
       } else {
         if (!last) load_set(now, tile, next_place.set());
       }
-      if constexpr (Tiles::kStaged) {
-        if (copies) own_sets[taken % 2].finish(loaded);
-        Stage::synchronize();  // before this set is overwritten
-      }
+      if constexpr (Tiles::kStaged) Stage::synchronize();  // before this set is overwritten
       place = next_place;
       more = !last;
     }

@@ -17,7 +17,6 @@ constexpr int kMostWeightBits = 8;
 constexpr int kWidth = 16;       // elements of a vector of weights,
 constexpr int kNarrowWidth = 8;  // or as many
 constexpr int kStepVectors = 4;
-constexpr int kLeastCopied = 4;              // bytes, at a time
 constexpr int kPartSteps = 16;               // preamble/tiling.h
 constexpr int kMostParts = 16;               // that are not added one after the other
 constexpr int kRowThreads = 512;             // in whose order a row is recomputed
@@ -106,6 +105,7 @@ bool takes_split_k(const TypedGraph& graph, std::span<const SizedOperand> operan
 // (preamble/line_tiles.h), 1 where these begin anywhere; 0 where they are no lines of whole bytes.
 int bytes_in_lines(const SizedOperand& weights, const ScratchVector<MergedAxis>& axes,
                    std::size_t row, std::size_t index) {
+  constexpr int kLeastBytes = 4;
   if (axes[row].strides[index] != 1 || weights.indexed.exists()) return 0;
   const int of_byte = 8 / bits(weights.dtype);
   bool whole_bytes = weights.offset % of_byte == 0 && axes[row].size % of_byte == 0;
@@ -117,7 +117,7 @@ int bytes_in_lines(const SizedOperand& weights, const ScratchVector<MergedAxis>&
   while (rows > of_byte && axes[row].size % rows != 0) rows /= 2;
   const int bytes =
       std::min(rows / of_byte, alignment_of(weights, weights.offset, axes, row, index, rows));
-  return bytes < kLeastCopied ? 1 : bytes;
+  return bytes < kLeastBytes ? 1 : bytes;
 }
 
 // Marks weights, and what scales, biases and zero points are computed from, as loaded before the
@@ -218,14 +218,8 @@ void map_line_tiles(SizedLayout& layout, Size batches) {
   tiles.x_in_smem = tiles.x_in_smem && columns <= 2 &&
                     sets * set * schedule.width * columns <=
                         kMaxSmemElements * kFewWaves / std::max(kFewWaves, waves);
-  // Lines that begin anywhere pass through registers.
-  const bool anywhere = std::ranges::any_of(schedule.operands, [](const OperandSchedule& operand) {
-    return operand.access == Access::transposed && operand.alignment < kLeastCopied;
-  });
-  const bool few_registers = !anywhere && (columns <= 2 || (columns <= 4 && loaded == 1));
-  tiles.min_blocks = waves == kMostWaves ? (!anywhere && columns <= 2 ? 2 : 1)
-                     : few_registers     ? 3
-                                         : 2;
+  const bool few_registers = columns <= 2 || (columns <= 4 && loaded == 1);
+  tiles.min_blocks = waves == kMostWaves ? (columns <= 2 ? 2 : 1) : few_registers ? 3 : 2;
   tiles.weights_before_pdl_wait = blocks() * tiles.beside * batches <= kFew;
   layout.row_blocks = blocks();
   layout.work_items = layout.row_blocks * batches;
