@@ -12,6 +12,7 @@
 #include "fusion/reference/arrays.hpp"
 #include "fusion/schedule/rows/row_buffers.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
+#include "fusion/schedule/rows/row_mapping.hpp"
 #include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
 
@@ -411,6 +412,27 @@ TEST(ColumnLayout, KeepsLongColumnsInClusters) {
   EXPECT_EQ(few.cluster_blocks, 2) << "which share a line";
   EXPECT_EQ(few.columns, 8);
   EXPECT_EQ(few.vectors, 0);
+}
+
+// Elements of a residue are added up one after the other, by one thread.
+TEST(ColumnLayout, GivesEachResidueOneThread) {
+  for (const DType dtype : {DType::f16, DType::f32, DType::f64}) {
+    const TypedGraph graph = typed("c = x - mean(x, -2); mean(c * c, -2)", dtype);
+    for (const std::int64_t length : {1000, 1100, 1919, 2032, 2048, 3000, 5000, 20000}) {
+      for (const std::int64_t columns : {1, 2, 3, 7, 8, 16, 45, 49, 64, 100, 512, 1000}) {
+        const Dims shape = {length, columns};
+        const ReduceSpace space = reduce_space(graph, infer_shapes(graph, std::vector{shape}, "f"));
+        std::vector<Operand> operands(2);
+        operands[0] = {dtype, false, {columns, 1}, 0};
+        operands[1] = {dtype, true, {0, 1}, 0};
+        const RowSchedule rows =
+            plan_rows(space, shape, operands, {false, true}, false, Backend::nvidia, {true, true})
+                .schedule.reduction;
+        EXPECT_LE(rows.threads, residues_of(length))
+            << name(dtype) << ", " << columns << " columns of " << length;
+      }
+    }
+  }
 }
 
 // Registers that a thread of kept columns needs decide how many blocks a multiprocessor has.
