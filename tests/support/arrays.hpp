@@ -170,4 +170,20 @@ inline void check_on(Device device, const std::string& text, const std::vector<H
                 reference_of(text, inputs, options.rounding), slack, text);
 }
 
+/// The part of an array in C order that has `count` indices from `from` on along `axis`.
+inline HostArray part_of(const HostArray& whole, std::size_t axis, std::int64_t from,
+                         std::int64_t count) {
+  Dims shape = whole.shape;
+  shape[axis] = count;
+  HostArray part = HostArray::contiguous(whole.dtype, shape);
+  std::int64_t inner = 1;
+  for (std::size_t k = axis + 1; k < shape.size(); ++k) inner *= shape[k];
+  for (std::int64_t i = 0; i < part.size(); ++i) {
+    const std::int64_t outer = i / (inner * count);
+    const std::int64_t within = i % (inner * count) + from * inner;
+    set_bits(part, i, get_bits(whole, outer * inner * whole.shape[axis] + within));
+  }
+  return part;
+}
+
 }  // namespace kiln::testing

@@ -13,6 +13,7 @@ namespace {
 using testing::EmulatedCall;
 using testing::EmulatedGpu;
 using testing::HostArray;
+using testing::part_of;
 using testing::random_array;
 
 struct Products {
@@ -126,22 +127,6 @@ TEST(EmulatedTiles, DoNotShowThatAMatrixIsTransposed) {
     expect_same(gpu.run(i + 1, infinite_transposed)[0], gpu.run(i, infinite)[0],
                 what + ", infinite");
   }
-}
-
-/// The part of an array in C order that has `count` indices from `from` on along `axis`.
-HostArray part_of(const HostArray& whole, std::size_t axis, std::int64_t from, std::int64_t count) {
-  Dims shape = whole.shape;
-  shape[axis] = count;
-  HostArray part = HostArray::contiguous(whole.dtype, shape);
-  std::int64_t inner = 1;
-  for (std::size_t k = axis + 1; k < shape.size(); ++k) inner *= shape[k];
-  for (std::int64_t i = 0; i < part.size(); ++i) {
-    const std::int64_t outer = i / (inner * count);
-    const std::int64_t within = i % (inner * count) + from * inner;
-    testing::set_bits(part, i,
-                      testing::get_bits(whole, outer * inner * whole.shape[axis] + within));
-  }
-  return part;
 }
 
 // Rows and vectors by themselves: waves share tiles in other ways, split each row, keep vectors in
