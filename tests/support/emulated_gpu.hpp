@@ -23,6 +23,7 @@
 #include "tests/src/numerics/forced_schedule.hpp"
 #include "tests/support/arrays.hpp"
 #include "tests/support/host_compiler.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace kiln::testing {
 
@@ -239,6 +240,17 @@ class EmulatedGpu {
 
   std::vector<Kernel> kernels_;
   base::DynamicLibrary library_;
+};
+
+/// Tests that compile and run such kernels, in a directory of their own.
+class EmulatedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!run_compiler({KILN_TEST_CXX, "--version"}).succeeded()) {
+      GTEST_SKIP() << "the compiler that built this test, " KILN_TEST_CXX ", is not here";
+    }
+  }
+  const TemporaryDirectory directory_;
 };
 
 }  // namespace kiln::testing

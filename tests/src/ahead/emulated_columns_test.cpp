@@ -8,7 +8,6 @@
 
 #include "fusion/reference/tree.hpp"
 #include "tests/support/emulated_gpu.hpp"
-#include "tests/support/temporary_directory.hpp"
 
 namespace kiln {
 namespace {
@@ -53,15 +52,7 @@ std::vector<float> expected(const EmulatedCall& call, std::int64_t column) {
   return result;
 }
 
-class EmulatedColumns : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!testing::run_compiler({KILN_TEST_CXX, "--version"}).succeeded()) {
-      GTEST_SKIP() << "the compiler that built this test, " KILN_TEST_CXX ", is not here";
-    }
-  }
-  const testing::TemporaryDirectory directory_;
-};
+using EmulatedColumns = testing::EmulatedTest;
 
 TEST_F(EmulatedColumns, AreAddedUpInTheOrderOfTheirTree) {
   std::vector<EmulatedCall> all;

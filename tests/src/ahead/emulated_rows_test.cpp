@@ -7,7 +7,6 @@
 
 #include "fusion/reference/tree.hpp"
 #include "tests/support/emulated_gpu.hpp"
-#include "tests/support/temporary_directory.hpp"
 
 namespace kiln {
 namespace {
@@ -117,15 +116,7 @@ std::vector<EmulatedCall> calls() {
   return calls;
 }
 
-class EmulatedRows : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!testing::run_compiler({KILN_TEST_CXX, "--version"}).succeeded()) {
-      GTEST_SKIP() << "the compiler that built this test, " KILN_TEST_CXX ", is not here";
-    }
-  }
-  const testing::TemporaryDirectory directory_;
-};
+using EmulatedRows = testing::EmulatedTest;
 
 TEST_F(EmulatedRows, AreRightAndHaveTheSameBitsForEveryWaveAndOrderOfBlocks) {
   const std::vector<EmulatedCall> all = calls();

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "tests/support/emulated_gpu.hpp"
-#include "tests/support/temporary_directory.hpp"
 
 namespace kiln {
 namespace {
@@ -96,15 +95,16 @@ void expect_same(const HostArray& got, const HostArray& want, const std::string&
   EXPECT_EQ(different, 0) << what << ", of " << got.size();
 }
 
-TEST(EmulatedTiles, DoNotShowThatAMatrixIsTransposed) {
+using EmulatedTiles = testing::EmulatedTest;
+
+TEST_F(EmulatedTiles, DoNotShowThatAMatrixIsTransposed) {
   std::vector<EmulatedCall> calls;
   for (const Products& products : kProducts) {
     const std::vector<HostArray> inputs = inputs_of(products);
     calls.push_back({products.text, inputs, "sm_90"});
     calls.push_back({products.text, transposed(inputs), "sm_90"});
   }
-  const testing::TemporaryDirectory directory;
-  EmulatedGpu gpu(calls, 32, directory.path(), preamble::Device::nvidia);
+  EmulatedGpu gpu(calls, 32, directory_.path(), preamble::Device::nvidia);
   for (std::size_t i = 0; i < calls.size(); i += 2) {
     const Products& products = kProducts[i / 2];
     const std::string what =
@@ -131,7 +131,7 @@ TEST(EmulatedTiles, DoNotShowThatAMatrixIsTransposed) {
 
 // Rows and vectors by themselves: waves share tiles in other ways, split each row, keep vectors in
 // registers, in shared memory or in neither.
-TEST(EmulatedTiles, DoNotShowRowsOrColumnsBeside) {
+TEST_F(EmulatedTiles, DoNotShowRowsOrColumnsBeside) {
   constexpr Products kWhole[] = {
       {kBias, DType::u4, DType::bf16, 32, 64, 40, 8},
       {kBias, DType::u8, DType::f16, 16, 64, 48, 8},
@@ -170,8 +170,7 @@ TEST(EmulatedTiles, DoNotShowRowsOrColumnsBeside) {
       add(own, {i, rows, rows == 32 ? 1 : 4});
     }
   }
-  const testing::TemporaryDirectory directory;
-  EmulatedGpu gpu(calls, 32, directory.path(), preamble::Device::nvidia);
+  EmulatedGpu gpu(calls, 32, directory_.path(), preamble::Device::nvidia);
   HostArray whole;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Products& products = kWhole[parts[i].whole];
