@@ -5,6 +5,7 @@
 
 #include "tests/support/machine_code.hpp"
 #include "tests/support/private_cache.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -410,9 +411,11 @@ TEST(NvidiaProducts, Compile) {
     const char* target;
     std::int64_t columns;
   };
+  testing::Share share(DeviceType::cpu, 4, testing::random_seed());
   for (const auto& [target, columns] : {Case{"sm_80", 3}, Case{"sm_90", 1}, Case{"sm_90", 8}}) {
     for (const DType dtype :
          {DType::u4, DType::i4, DType::u8, DType::i8, DType::f8e4m3, DType::f8e5m2}) {
+      if (!share.next()) continue;
       const char* const text = is_floating(dtype) ? "sum(q * scale * x, -1, -2)" : kMatrixVector;
       const CompiledKernel kernel =
           compile_for(parse("checked", text), specification_of(text, dtype, columns), target);

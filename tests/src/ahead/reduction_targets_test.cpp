@@ -138,7 +138,7 @@ TEST(NvidiaReductions, Compile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
   // From sm_90 on, blocks share the longest of these rows.
-  testing::Share share(DeviceType::cpu, 2, testing::random_seed());
+  testing::Share share(DeviceType::cpu, 4, testing::random_seed());
   for (const char* target : {"sm_80", "sm_90"}) {
     for (const char* text : {"softmax(x, -1)", "argmax(x, -1), any(x > 0, -1), prod(x, -1)",
                              "layer_norm(x, 1e-5)", "sum(x, 0)"}) {
@@ -184,7 +184,7 @@ TEST(NvidiaReductions, OfManySumsOfLongRowsCompile) {
       "sum(x + 4, -1) * sum(x + 5, -1) * sum(x + 6, -1) * sum(x + 7, -1) * sum(x + 8, -1)";
   const std::string three =
       "d = x - mean(x, -1); x * (mean(d * d, -1) + mean(d * d * d, -1) + mean(exp(d), -1))";
-  testing::Share share(DeviceType::cpu, 3, testing::random_seed());
+  testing::Share share(DeviceType::cpu, 6, testing::random_seed());
   for (const auto& [text, dtype] :
        {std::pair{ten, DType::bf16}, {ten, DType::f64}, {three, DType::f32}, {three, DType::f64}}) {
     for (const std::int64_t length : {65'536, 131'075}) {
@@ -202,7 +202,7 @@ TEST(NvidiaReductions, OfManySumsOfLongRowsCompile) {
 TEST(NvidiaReductions, OfForcedClustersCompile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
-  testing::Share share(DeviceType::cpu, 3, testing::random_seed());
+  testing::Share share(DeviceType::cpu, 6, testing::random_seed());
   for (const char* text : {"softmax(x, -1)", "d = f32(x) - mean(f32(x), -1); mean(d * d, -1)",
                            "x / sqrt(mean(x * x, -1) + 0.5)"}) {
     for (const std::int64_t length : {32'769, 50'257, 65'536, 131'072}) {
@@ -227,7 +227,7 @@ TEST(NvidiaReductions, OfForcedClustersCompile) {
 TEST(NvidiaReductions, OfColumnsInClustersCompile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
-  testing::Share share(DeviceType::cpu, 3, testing::random_seed());
+  testing::Share share(DeviceType::cpu, 6, testing::random_seed());
   for (const char* text : {"c = x - mean(x, -2); c * rsqrt(mean(c * c, -2) + 1e-5)",
                            "softmax(x, -2)", "y = tanh(x); y / (1 + std(y, -2) + max(y, -2))"}) {
     for (const Dims& shape :
@@ -248,7 +248,7 @@ TEST(NvidiaReductions, OfColumnsInClustersCompile) {
 TEST(NvidiaReductions, OfSegmentsCompile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
-  testing::Share share(DeviceType::cpu, 3, testing::random_seed());
+  testing::Share share(DeviceType::cpu, 6, testing::random_seed());
   for (const char* target : {"sm_80", "sm_90"}) {
     for (const char* text : {"softmax(x, -1, -2)", "sum(x, -1, -2)",
                              "d = x - mean(x, -1, -2); d / sqrt(mean(d * d, -1, -2) + 1)"}) {
@@ -272,6 +272,7 @@ TEST(NvidiaReductions, OfSegmentsCompile) {
 TEST(NvidiaReductions, OfPackedRowsCompile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
+  testing::Share share(DeviceType::cpu, 6, testing::random_seed());
   for (const char* target : {"sm_80", "sm_90"}) {
     for (const char* axis : {"-1", "-2"}) {
       for (const char* text :
@@ -279,6 +280,7 @@ TEST(NvidiaReductions, OfPackedRowsCompile) {
             "lo = min(x, {0}); s = (max(x, {0}) - lo) / 15.0 + 1e-8; u4(round((x - lo) / s)), s"}) {
         for (const Dims& shape : {Dims{64, 96, 64}, Dims{64, 16, 2880}, Dims{64, 2, 16384}}) {
           for (const DType dtype : {DType::bf16, DType::f32}) {
+            if (!share.next()) continue;
             Specification specification;
             specification.arguments = {{"x", dtype, shape, {}, false}};
             const std::string of_axis = fmt::format(fmt::runtime(text), axis);
@@ -298,7 +300,7 @@ TEST(NvidiaReductions, OfPackedRowsCompile) {
 TEST(NvidiaReductions, OfFoldedRowsCompile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
-  testing::Share share(DeviceType::cpu, 3, testing::random_seed());
+  testing::Share share(DeviceType::cpu, 6, testing::random_seed());
   for (const char* target : {"sm_80", "sm_90"}) {
     for (const char* text : {"sum(x, -1, -2)", "sum(x, -1, -2), max(x, -1, -2)",
                              "d = x - mean(x, -1, -2); mean(d * d, -1, -2)"}) {

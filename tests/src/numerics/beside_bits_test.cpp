@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, ProductBits,
 
 // With fewer bytes of weights than of activations, GPUs take those for the weights.
 TEST_P(ProductBits, DoNotShowColumnsOrRowsBeside) {
-  testing::Share share(GetParam(), 3, testing::random_seed());
+  testing::Share share(GetParam(), 6, testing::random_seed());
   for (const Products& products : {
            Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 4, 64},
            Products{DType::u4, Dequantised::zero_point, DType::f16, DType::f32, 9, 128},
@@ -164,7 +164,7 @@ TEST_P(ProductBits, DoNotShowWhatIsDrawn) {
   constexpr DType kFloats[] = {DType::f16, DType::bf16, DType::f32};
   constexpr DType kActivations[] = {DType::f16, DType::bf16, DType::f32, DType::i8};
   const std::uint64_t draws =
-      testing::draws_of(GetParam(), GetParam() == DeviceType::cuda ? 48 : 8, 4);
+      testing::draws_of(GetParam(), GetParam() == DeviceType::cuda ? 48 : 8, 8);
   for (std::uint64_t i = 0; i < draws && !HasFailure(); ++i) {
     const Products products{
         kWeights[draw(std::ssize(kWeights))], kDequantised[draw(std::ssize(kDequantised))],
@@ -218,7 +218,7 @@ TEST_P(ProductBits, DoNotShowManyRowsOfMatrixInstructions) {
 // Matrices side by side, each with vectors of its own, and more vectors than a block takes.
 TEST_P(ProductBits, DoNotShowBatchesBeside) {
   const std::string text = "q = q; x = x; a = a; b = b; sum((f32(q) * a + b) * f32(x), -1, -2)";
-  testing::Share share(GetParam(), 2, testing::random_seed());
+  testing::Share share(GetParam(), 4, testing::random_seed());
   for (const DType dtype : {DType::u4, DType::i8}) {
     for (const std::int64_t columns : {1, 3, 24}) {
       if (!share.next()) continue;
@@ -275,7 +275,7 @@ TEST_P(ProductBits, DoNotShowGapsBetweenRows) {
     }
     return array;
   };
-  testing::Share share(GetParam(), 2, testing::random_seed());
+  testing::Share share(GetParam(), 4, testing::random_seed());
   for (const Products& products :
        {Products{DType::i8, Dequantised::scaled, DType::f32, DType::i8, 6, 32},
         Products{DType::f16, Dequantised::scaled, DType::f32, DType::bf16, 3, 40},
@@ -380,7 +380,7 @@ TEST_P(ProductBits, DoNotShowWhereElementsLie) {
                                 {{0, 1, 3, 2}, {0, 0, 0, 0}},
                                 {{0, 1, 2, 3}, {1, 0, 3, 0}, 1},
                                 {{0, 1, 2, 3}, {0, 0, 0, 0}, 0, {false, false, true, true}}}};
-  testing::Share share(GetParam(), 7, testing::random_seed());
+  testing::Share share(GetParam(), 14, testing::random_seed());
   for (const Products& products : {
            Products{DType::u4, Dequantised::bias, DType::bf16, DType::bf16, 4, 64},
            Products{DType::u4, Dequantised::zero_point, DType::f16, DType::bf16, 32, 64},
@@ -456,7 +456,7 @@ TEST_P(ProductBits, DoNotShowPlacesThatAreDrawn) {
   constexpr DType kActivations[] = {DType::f16, DType::bf16, DType::f32, DType::i8, DType::i4};
   const std::int64_t many = 40 + draw(3);
   const std::uint64_t draws =
-      testing::draws_of(GetParam(), GetParam() == DeviceType::cuda ? 48 : 8, 4);
+      testing::draws_of(GetParam(), GetParam() == DeviceType::cuda ? 48 : 8, 8);
   for (std::uint64_t i = 0; i < draws && !HasFailure(); ++i) {
     const Products products{kWeights[draw(std::ssize(kWeights))],
                             kDequantised[draw(std::ssize(kDequantised))],
@@ -484,16 +484,16 @@ TEST_P(ProductBits, DoNotShowPlacesThatAreDrawn) {
 // Long rows, of which a thread has several turns, and such as fill a device with fewer threads.
 TEST_P(ProductBits, DoNotShowThatAMatrixIsTransposed) {
   const bool emulated = GetParam() == DeviceType::hip;
-  testing::Share share(GetParam(), 2, testing::random_seed());
+  testing::Share share(GetParam(), 8, testing::random_seed());
   for (const Products& products :
        {Products{DType::bf16, Dequantised::plain, DType::f32, DType::bf16, 1, 4'104},
         Products{DType::f32, Dequantised::plain, DType::f32, DType::bf16, 1, 1'032},
         Products{DType::f8e4m3, Dequantised::scaled, DType::f32, DType::f16, 40, 128},
         Products{DType::i8, Dequantised::bias, DType::bf16, DType::bf16, 20, 64},
         Products{DType::u4, Dequantised::zero_point, DType::bf16, DType::f32, 36, 64}}) {
-    if (!share.next()) continue;
     for (const std::int64_t rows :
          {63, 20, 64, emulated ? 62 : 9'000, GetParam() == DeviceType::cuda ? 9'216 : 80}) {
+      if (!share.next()) continue;
       const std::int64_t columns = rows == 20 ? 6 : rows == 64 ? 3 : 1;
       const std::vector<HostArray> inputs = draw_inputs(products, rows, columns);
       std::vector<HostArray> own = inputs;
@@ -552,7 +552,7 @@ TEST_P(ProductBits, DoNotShowWhereElementsLieInOtherProducts) {
     std::int64_t groups;
     std::int64_t size;
   };
-  testing::Share share(GetParam(), 2, testing::random_seed());
+  testing::Share share(GetParam(), 4, testing::random_seed());
   for (const Other& other :
        {Other{"sum(w * x, -1, -2)", DType::f64, Rounding::once, 2, 300},
         Other{"sum(w * x, -1, -2)", DType::f32, Rounding::each, 3, 12},
@@ -682,7 +682,7 @@ TEST_P(BesideBits, OfRowsOfAttentionAnywhere) {
     }
     return array;
   };
-  testing::Share share(GetParam(), 3, testing::random_seed());
+  testing::Share share(GetParam(), 6, testing::random_seed());
   const Function function =
       parse("attention", "f32(sum(softmax(sum(q * k, -1) * 0.125, -2) * v, -2))");
   for (const std::int64_t depth : {24, 64, 128}) {

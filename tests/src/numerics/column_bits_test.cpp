@@ -179,7 +179,7 @@ TEST_P(ColumnBits, FollowFromTheLengthAround) {
   for (std::int64_t n = 64; n <= 131'072; n *= 2) {
     for (const std::int64_t length : {n - 1, n, n + 1}) lengths.push_back(length);
   }
-  testing::Share share(GetParam(), 6, testing::random_seed());
+  testing::Share share(GetParam(), 12, testing::random_seed());
   for (const std::int64_t length : lengths) {
     if (!share.next()) continue;
     const Columns columns{.length = length, .groups = 8};
@@ -197,7 +197,7 @@ TEST_P(ColumnBits, DoNotShowWhereColumnsLieOrHowMany) {
   };
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
   constexpr Form kForms[] = {Form::sums, Form::variance, Form::variance_of_value, Form::normalised};
-  const std::uint64_t draws = testing::draws_of(GetParam(), 12, 2);
+  const std::uint64_t draws = testing::draws_of(GetParam(), 12, 4);
   constexpr std::int64_t kMost = 1 << 17;  // elements of an array
   for (std::uint64_t i = 0; i < draws && !HasFatalFailure(); ++i) {
     const std::int64_t near = std::int64_t{1} << (1 + draw(15));
@@ -222,7 +222,7 @@ TEST_P(ColumnBits, DoNotShowWhereColumnsLieOrHowMany) {
 
 // Threads keep short columns on chip, of which there are many.
 TEST_P(ColumnBits, OfColumnsThatAreReadTwice) {
-  testing::Share share(GetParam(), 6, testing::random_seed());
+  testing::Share share(GetParam(), 12, testing::random_seed());
   for (const std::int64_t length : {6, 17, 48, 100, 129, 200, 320, 500, 513, 700, 1000, 1025}) {
     if (!share.next()) continue;
     const auto seed = static_cast<std::uint64_t>(length);
@@ -246,7 +246,7 @@ TEST_P(ColumnBits, DoNotShowTheSchedule) {
   };
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
   constexpr Form kForms[] = {Form::sums, Form::variance, Form::normalised};
-  testing::Share share(GetParam(), 10, seed);
+  testing::Share share(GetParam(), 20, seed);
   for (const std::int64_t length : {40, 300, 1025, 33'000}) {
     for (const int threads : {1, 4, 16, 64}) {
       for (const bool read_again : {false, true}) {
@@ -267,7 +267,7 @@ TEST_P(ColumnBits, DoNotShowTheSchedule) {
 TEST_P(ColumnBits, DoNotShowWhatIsKeptOrSideBySide) {
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
   constexpr Form kForms[] = {Form::variance, Form::normalised, Form::variance_of_value};
-  testing::Share share(GetParam(), 8, testing::random_seed());
+  testing::Share share(GetParam(), 16, testing::random_seed());
   std::size_t next = 0;
   for (const std::int64_t length : {6, 40, 64, 300, 1'025}) {
     for (const int columns : {0, 1, 4, 16}) {
@@ -287,7 +287,7 @@ TEST_P(ColumnBits, DoNotShowWhatIsKeptOrSideBySide) {
 TEST_P(ColumnBits, DoNotShowTheBlocks) {
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
   constexpr Form kForms[] = {Form::variance, Form::normalised, Form::variance_of_value};
-  testing::Share share(GetParam(), 4, testing::random_seed());
+  testing::Share share(GetParam(), 8, testing::random_seed());
   std::size_t next = 0;
   for (const std::int64_t length : {1'025, 2'100, 4'096, 8'191, 16'384}) {
     for (const int blocks : {0, 1, 2, 4, 8}) {
@@ -308,7 +308,7 @@ TEST_P(ColumnBits, DoNotShowTheBlocks) {
 // A Program splits few columns of many elements: their residues, or their chunks.
 TEST_P(ColumnBits, OfFewColumnsInParts) {
   constexpr DType kTypes[] = {DType::bf16, DType::f32, DType::f64};
-  testing::Share share(GetParam(), 8, testing::random_seed());
+  testing::Share share(GetParam(), 16, testing::random_seed());
   std::size_t next = 0;
   for (const std::int64_t length : {2'100, 8'192, 30'001, 32'769, 70'000, 140'001}) {
     for (const std::int64_t groups : {2, 8, 33}) {
@@ -322,7 +322,7 @@ TEST_P(ColumnBits, OfFewColumnsInParts) {
 
 // In how many parts a Program cuts columns: chunks, residues, or none.
 TEST_P(ColumnBits, DoNotShowParts) {
-  testing::Share share(GetParam(), 3, testing::random_seed());
+  testing::Share share(GetParam(), 6, testing::random_seed());
   std::uint64_t next = 0;
   for (const std::int64_t length : {2'100, 33'000, 170'001}) {
     for (const int parts : {1, 2, 16, 64}) {

@@ -479,7 +479,7 @@ class GraphProperty : public ::testing::TestWithParam<DeviceType> {};
 // Draws graphs and judges them; `before`: also by the calls before their kernels are there.
 void check_graphs(DeviceType type, bool before) {
   const Device device{type, 0};
-  const std::uint64_t wanted = testing::draws_of(type, type == DeviceType::cpu ? 96 : 2'000, 2);
+  const std::uint64_t wanted = testing::draws_of(type, type == DeviceType::cpu ? 96 : 2'000, 4);
   const std::uint64_t seed = testing::random_seed();
   for (std::uint64_t done = 0; wanted > kGraphsInProcess && done < wanted;
        done += kGraphsInProcess) {

@@ -185,7 +185,7 @@ TEST_P(RowBits, FollowFromTheLengthAround) {
   for (std::int64_t n = 256; n <= 262'144; n *= 2) {
     for (const std::int64_t length : {n - 1, n, n + 1}) lengths.push_back(length);
   }
-  testing::Share share(GetParam(), 5, testing::random_seed());
+  testing::Share share(GetParam(), 10, testing::random_seed());
   for (const std::int64_t length : lengths) {
     if (!share.next()) continue;
     const auto seed = static_cast<std::uint64_t>(length);
@@ -203,7 +203,7 @@ TEST_P(RowBits, DoNotShowWhereRowsLieOrHowMany) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
   };
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
-  const std::uint64_t draws = testing::draws_of(GetParam(), 12, 2);
+  const std::uint64_t draws = testing::draws_of(GetParam(), 12, 4);
   for (std::uint64_t i = 0; i < draws && !HasFatalFailure(); ++i) {
     const Case which = kCases[draw(std::ssize(kCases))];
     const DType dtype = kTypes[draw(std::ssize(kTypes))];
@@ -228,7 +228,7 @@ TEST_P(RowBits, DoNotShowTheSchedule) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
   };
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
-  testing::Share share(GetParam(), 14, seed);
+  testing::Share share(GetParam(), 28, seed);
   for (const std::int64_t length : {100, 1000, 4097, 16'384, 70'001}) {
     for (const int threads : {1, 4, 16, 32, 64, 256, 512}) {
       for (const bool read_again : {false, true}) {
@@ -254,7 +254,7 @@ TEST_P(RowBits, OfShortRowsThatAreNoWholeVectors) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
   };
   constexpr DType kTypes[] = {DType::f8e5m2, DType::f16, DType::bf16, DType::f32, DType::f64};
-  testing::Share share(GetParam(), 12, seed);
+  testing::Share share(GetParam(), 24, seed);
   for (const std::int64_t length : {1, 2, 3, 7, 12, 33, 49, 63, 100, 129, 196, 257, 385, 511}) {
     for (const int threads : {0, 1, 16}) {
       const Case which = kCases[draw(std::ssize(kCases))];
@@ -275,7 +275,7 @@ TEST_P(RowBits, OfShortRowsThatAreNoWholeVectorsBesideOthers) {
                                   "h = x + z; y = (h - mean(h, -1)) * w + b; "
                                   "y, max(y, -1), i8(clip(round(y * 8), -127, 127)), "
                                   "argmax(h, -1)");
-  testing::Share share(GetParam(), 3, testing::random_seed());
+  testing::Share share(GetParam(), 6, testing::random_seed());
   for (const std::int64_t length : {5, 27, 49, 98, 196, 259, 347}) {
     if (!share.next()) continue;
     const Dims shape{75, length};
@@ -298,7 +298,7 @@ TEST_P(RowBits, OfShortRowsThatAreNoWholeVectorsBesideOthers) {
 // How many parts a Program cuts a row in: fewer than it has chunks too, or none.
 TEST_P(RowBits, DoNotShowParts) {
   constexpr DType kTypes[] = {DType::bf16, DType::f32};
-  testing::Share share(GetParam(), 3, testing::random_seed());
+  testing::Share share(GetParam(), 6, testing::random_seed());
   std::uint64_t next = 0;
   for (const std::int64_t length : {70'001, 163'841, 360'449}) {
     for (const int parts : {1, 2, 4, 8, 16}) {
@@ -332,7 +332,7 @@ TEST_P(RowBits, DoNotShowClusters) {
 // Rows of two operands for which threads have no room: blocks of an NVIDIA GPU share chunks, whose
 // elements are copied to shared memory.
 TEST_P(RowBits, OfTwoLongOperands) {
-  testing::Share share(GetParam(), 5, testing::random_seed());
+  testing::Share share(GetParam(), 8, testing::random_seed());
   for (const std::int64_t length :
        {32'800, 53'001, 60'002, 65'533, 65'536, 95'000, 131'072, 163'837}) {
     if (!share.next()) continue;
@@ -344,7 +344,7 @@ TEST_P(RowBits, OfTwoLongOperands) {
 
 // Of rows that one block keeps in shared memory or in registers, or reads again.
 TEST_P(RowBits, OfTwoOperandsInF64) {
-  testing::Share share(GetParam(), 3, testing::random_seed());
+  testing::Share share(GetParam(), 6, testing::random_seed());
   for (const std::int64_t length : {100, 1'001, 4'096, 8'192, 16'384, 30'001}) {
     if (!share.next()) continue;
     check_two_operands<double>(length);
@@ -382,7 +382,7 @@ TEST_P(RowBits, OfValuesInThePlacesOfOperands) {
 TEST_P(RowBits, OfUnalignedRowsWhoseLastChunkIsShort) {
   const std::uint64_t seed = testing::random_seed();
   SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
-  testing::Share share(GetParam(), 12, seed);
+  testing::Share share(GetParam(), 24, seed);
   for (const std::int64_t length : {32'773, 33'469, 35'769, 38'001, 70'539, 102'003}) {
     for (const DType dtype : {DType::f16, DType::f32, DType::f64}) {
       for (const bool read_again : {false, true}) {

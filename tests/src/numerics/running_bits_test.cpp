@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, RunningBits,
                          testing::device_type_name);
 
 TEST_P(RunningBits, FollowFromTheLengthAround) {
-  testing::Share share(GetParam(), 4, testing::random_seed());
+  testing::Share share(GetParam(), 8, testing::random_seed());
   for (const std::int64_t length :
        {0,    1,    2,    3,    4,    7,     8,     9,      12,     16,     30,  31,   32,
         33,   62,   63,   64,   65,   66,    100,   127,    128,    129,    250, 255,  256,
@@ -103,7 +103,7 @@ TEST_P(RunningBits, DoNotShowWhereRowsLieOrHowMany) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
   };
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
-  const std::uint64_t draws = testing::draws_of(GetParam(), 8, 2);
+  const std::uint64_t draws = testing::draws_of(GetParam(), 8, 4);
   for (std::uint64_t i = 0; i < draws && !HasFatalFailure(); ++i) {
     const DType dtype = kTypes[draw(std::ssize(kTypes))];
     const std::int64_t near = std::int64_t{1} << (2 + draw(13));
@@ -121,7 +121,7 @@ TEST_P(RunningBits, DoNotShowWhereRowsLieOrHowMany) {
 TEST_P(RunningBits, DoNotShowTheSchedule) {
   const std::uint64_t seed = testing::random_seed();
   SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
-  testing::Share share(GetParam(), 10, seed);
+  testing::Share share(GetParam(), 20, seed);
   std::uint64_t next = seed;
   for (const std::int64_t length : {9, 120, 256, 1'000, 4'104}) {
     for (const int threads : {1, 8, 32, 128, 256}) {
@@ -146,7 +146,7 @@ TEST_P(RunningBits, OfRowsThatAreNoWholeVectors) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
   };
   constexpr DType kTypes[] = {DType::f8e4m3, DType::f16, DType::bf16, DType::f32, DType::f64};
-  testing::Share share(GetParam(), 7, seed);
+  testing::Share share(GetParam(), 14, seed);
   for (const std::int64_t length :
        {3, 7, 12, 33, 49, 100, 129, 196, 255, 257, 1'001, 2'052, 4'099}) {
     for (const bool backwards : {false, true}) {
@@ -181,7 +181,7 @@ TEST_P(RunningBits, OfRowsThatAreNoWholeVectorsBesideOthers) {
       {"cumprod(1 + r * 0.01 * cumsum(x, -1), -1), i8(x)", DType::f64, {DType::f64, DType::i8}},
       {"z = x - r; cummax(cumsum(z * z, -1), -1) * w, -z", DType::f32, {DType::f32, DType::f32}},
   };
-  testing::Share share(GetParam(), 6, testing::random_seed());
+  testing::Share share(GetParam(), 12, testing::random_seed());
   for (const Mixed& mixed : kMixed) {
     for (const std::int64_t length : {5, 49, 196, 3'003}) {
       if (!share.next()) continue;
@@ -211,7 +211,7 @@ TEST_P(RunningBits, OfRowsThatAreNoWholeVectorsBesideOthers) {
 TEST_P(RunningBits, OfColumnsDoNotShowTheSchedule) {
   const std::uint64_t seed = testing::random_seed();
   SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
-  testing::Share share(GetParam(), 20, seed);
+  testing::Share share(GetParam(), 40, seed);
   std::uint64_t next = seed;
   for (const std::int64_t length : {1, 3, 8, 100, 257, 1'000}) {
     for (const std::int64_t columns : {1, 5, 6, 40}) {

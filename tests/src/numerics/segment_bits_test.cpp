@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, SegmentBits,
                          testing::device_type_name);
 
 TEST_P(SegmentBits, FollowFromTheNumberOfElements) {
-  testing::Share share(GetParam(), 5, testing::random_seed());
+  testing::Share share(GetParam(), 10, testing::random_seed());
   for (const Dims& shape :
        {Dims{2, 1, 3, 5}, Dims{3, 1, 16, 16}, Dims{2, 1, 9, 49}, Dims{2, 3, 5, 7},
         Dims{2, 1, 31, 33}, Dims{2, 8, 64, 8}, Dims{1, 3, 100, 110}, Dims{1, 1, 129, 256},
@@ -251,7 +251,7 @@ TEST_P(SegmentBits, DoNotShowWhereRowsLie) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
   };
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
-  const std::uint64_t draws = testing::draws_of(GetParam(), 12, 2);
+  const std::uint64_t draws = testing::draws_of(GetParam(), 12, 4);
   for (std::uint64_t i = 0; i < draws && !HasFatalFailure(); ++i) {
     Segmented rows{.shape = Dims(4, 1)};
     std::int64_t room = std::int64_t{1} << (2 + draw(15));
@@ -333,7 +333,7 @@ TEST_P(SegmentBits, DoNotShowTheOrderInMemory) {
       {{1, 1, 4, 65'536}, kGroups, kChannelsLast},
       {{1, 1, 16, 32'768}, kGroups, kChannelsLast},
   };
-  testing::Share share(GetParam(), 24, testing::random_seed());
+  testing::Share share(GetParam(), 48, testing::random_seed());
   for (const Case& one : cases) {
     for (const Form form : kForms) {
       for (const DType dtype : {DType::bf16, DType::f32, DType::f64, DType::f8e5m2}) {
@@ -356,7 +356,7 @@ TEST_P(SegmentBits, DoNotShowTheOrderInMemory) {
 TEST_P(SegmentBits, DoNotShowTheSchedule) {
   const std::uint64_t seed = testing::random_seed();
   SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
-  testing::Share share(GetParam(), 10, seed);
+  testing::Share share(GetParam(), 20, seed);
   std::uint64_t next = seed;
   for (const Dims& shape : {Dims{3, 1, 5, 24}, Dims{2, 1, 33, 64}, Dims{2, 3, 40, 120},
                             Dims{1, 2, 300, 72}, Dims{1, 1, 70, 1'001}}) {

@@ -36,7 +36,7 @@ HostArray layer_array(const std::string& name, const testing::LayerOperand& oper
 }
 
 TEST_P(WrittenLayers, ComputeWhatTheySay) {
-  testing::Share share(GetParam(), 6, testing::random_seed());
+  testing::Share share(GetParam(), 12, testing::random_seed());
   for (const std::int64_t batch : {2, 1}) {
     const testing::LayerSizes sizes{batch, 12, 8, 2, 8, 128};
     const std::map<std::string, testing::LayerOperand> operands = testing::layer_operands(sizes);
