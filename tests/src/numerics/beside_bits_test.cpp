@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <random>
 
+#include "fusion/reference/tree.hpp"
 #include "kiln/reduction.hpp"
 #include "tests/src/numerics/forced_schedule.hpp"
 #include "tests/src/program/run_program.hpp"
@@ -517,6 +519,53 @@ TEST_P(ProductBits, DoNotShowThatAProgramComputesThem) {
       const HostArray got = run(parse_program("beside", products.text()), inputs,
                                 {HostArray::contiguous(DType::f32, {2, 20, 1, 1})}, false)[0];
       expect_same(got, want, products.description());
+    }
+  }
+}
+
+template <class T>
+std::vector<T> terms_of(const HostArray& w, const HostArray& x, std::int64_t row,
+                        std::int64_t column) {
+  const std::int64_t length = w.shape[1];
+  std::vector<T> terms;
+  for (std::int64_t i = 0; i < length; ++i) {
+    terms.push_back(static_cast<T>(testing::number_at(w, row * length + i)) *
+                    static_cast<T>(testing::number_at(x, column * length + i)));
+  }
+  return terms;
+}
+
+// Where they are no products of whole vectors, so that a row by itself has the same bits.
+TEST_P(ProductBits, OfRowsThatAreNoWholeVectorsFollowTheTree) {
+  struct Case {
+    DType dtype;
+    std::int64_t length;
+    bool cpu_alone = false;
+  };
+  testing::Share share(GetParam(), 2, testing::random_seed());
+  for (const auto& [dtype, length, cpu_alone] :
+       {Case{DType::bf16, 1'001}, Case{DType::f32, 4'097}, Case{DType::bf16, 2'018},
+        Case{DType::f32, 1'004, true}, Case{DType::f64, 1'000, true}}) {
+    if (!share.next() || (cpu_alone && GetParam() != DeviceType::cpu)) continue;
+    for (const std::int64_t columns : {1, 3}) {
+      const HostArray w = testing::random_array(dtype, {5, length}, 1);
+      const HostArray x = testing::random_array(dtype, {columns, 1, length}, 2);
+      std::vector<HostArray> outputs = {
+          HostArray::contiguous(dtype == DType::f64 ? dtype : DType::f32, {columns, 5, 1})};
+      run_on(device(), parse("beside", "w = w; x = x; sum(w * x, -1)"), {w, x}, outputs);
+      for (std::int64_t at = 0; at < 5 * columns; ++at) {
+        const auto same = [&]<class T>(T zero) {
+          const T want = fusion::reference::reduce_in_tree(terms_of<T>(w, x, at % 5, at / 5), zero,
+                                                           std::plus<>());
+          EXPECT_EQ(testing::number_at(outputs[0], at), static_cast<double>(want))
+              << name(dtype) << " of " << length << ", row " << at % 5 << ", column " << at / 5;
+        };
+        if (dtype == DType::f64) {
+          same(0.0);
+        } else {
+          same(0.0f);
+        }
+      }
     }
   }
 }
