@@ -204,7 +204,8 @@ void ElementEmitter::emit_vector_loads() {
            operands_.vector_start(i), lanes);
     } else if (schedule.access == Access::strided) {
       line(3, "const auto {}_lanes = gather<width.size>({}, first, {}{});", operand.name,
-           operands_.row_pointer(i), operands_[i].stride_name(operands_.rank() - 1), lanes);
+           operands_.row_pointer(i), operands_[i].stride_name(operands_.rank() - 1),
+           schedule_.backend == Backend::host ? ", lanes" : lanes);
     } else if (schedule.access == Access::transposed && operands_.tile_runs()) {
       line(3, "const auto {0}_lanes = from_tile_run<width.size>({0}_tile, first - begin);",
            operand.name);

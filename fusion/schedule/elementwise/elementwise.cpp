@@ -45,6 +45,19 @@ bool has_gaps(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
   return gaps;
 }
 
+// For the CPU: rows of a few elements take as long as long ones. The axis around them becomes the
+// innermost one if it is long, and they are right around it, so that lines are in the cache again.
+void put_long_axis_last(ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands) {
+  constexpr std::int64_t kFew = 3;
+  constexpr std::int64_t kLong = 32;
+  const std::size_t rank = axes.size();
+  if (rank < 2 || axes[rank - 1].size > kFew || axes[rank - 2].size < kLong) return;
+  const bool any_place = std::ranges::any_of(operands, [](const SizedOperand& operand) {
+    return operand.indexed.exists() || is_packed(operand.dtype);
+  });
+  if (!any_place) std::swap(axes[rank - 2], axes[rank - 1]);
+}
+
 // At most this many outputs, or parts of one, are written side by side where that reads whole cache
 // lines.
 constexpr int kHostLine = 64;
@@ -220,6 +233,7 @@ SizedLayout plan_layout(const Sizes& shape, std::span<const SizedOperand> operan
     layout.schedule.bounds = bounded_axes(axes, bounds);
   } else if (backend == Backend::host) {
     axes = follow_largest_input(std::move(axes), operands, kHostLine, kMostStreams);
+    put_long_axis_last(axes, operands);
   } else if (!axes.empty()) {
     axes = order_for_reuse(std::move(axes), operands);
   }
