@@ -7,7 +7,7 @@
 namespace kiln {
 
 // On the CPU the lanes of a work item are part of the row itself: the compiler vectorises the loop
-// over them, and nothing is copied.
+// over them, and only narrow elements that are apart are copied.
 template <class T>
 struct Row {
   T* start;
