@@ -322,10 +322,12 @@ enum : int { kWave = 32 };
 
 // The word of the lane whose number differs from this one's in bit `Mask`. On AMD, masks below 16
 // are moves within the vector unit; 4 and 8 are mirror moves, which give the right partial result
-// if all smaller masks have been `Combined`.
+// if all smaller masks have been `Combined`. A constant is the same in every lane: where both words
+// of an i64 are moves of one, the compiler of HIP 6.4 crashes (LLVM 21, GCNDPPCombine).
 template <int Mask, bool Combined>
 KILN_FN u32 exchange_word(u32 value) {
 #if KILN_AMD
+  if (__builtin_constant_p(value)) return value;
   if constexpr (Mask == 1) return u32(__builtin_amdgcn_mov_dpp(int(value), 0xb1, 0xf, 0xf, true));
   if constexpr (Mask == 2) return u32(__builtin_amdgcn_mov_dpp(int(value), 0x4e, 0xf, 0xf, true));
   if constexpr (Mask == 4 && Combined)
