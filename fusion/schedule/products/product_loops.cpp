@@ -74,22 +74,17 @@ class LoopPlanner : private ProductAxes {
     return rows;
   }
 
-  // Where all values of elements are sums and products of floats, and conversions to them.
+  // Where all values of elements are f32, or small integers that become f32.
   bool takes_vectors() const {
-    if (graph_.rounding != Rounding::once || in_tiles()) return false;
+    if (in_tiles() || !nodes_.adds_vectors()) return false;
     if (is_host()) {
-      if (schedule_.width != 64 && schedule_.width != 32 && schedule_.width != 16) return false;
+      if (schedule_.width < kLeastSimdWidth) return false;
     } else if (schedule_.backend != Backend::amd || products_.lanes % 2 != 0) {
       return false;
     }
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const TypedNode& node = graph_.nodes[id];
-      if (!nodes_.is_in_main(id)) continue;
-      if (is_reduction(node.op)) {
-        if (!adds(node) || compute_dtype(node.dtype) != DType::f32) return false;
-      } else if (nodes_.scope(id).level == Level::element && !is_vector(id)) {
-        return false;
-      }
+      const bool element = nodes_.scope(id).level == Level::element;
+      if (nodes_.is_in_main(id) && element && !is_vector(id)) return false;
     }
     return true;
   }
@@ -99,18 +94,11 @@ class LoopPlanner : private ProductAxes {
     if (methods_.needs_storage(static_cast<NodeId>(id))) return false;
     if (is_small(id)) return true;
     if (compute_dtype(node.dtype) != DType::f32) return false;
-    if (nodes_.is_vector(id)) return true;
-    switch (node.op) {
-      case Op::add:
-      case Op::sub:
-      case Op::mul: return true;
-      case Op::promote:
-      case Op::cast:
-        return is_small(node.operands[0]) ||
-               (!methods_.rounds(node) &&
-                compute_dtype(graph_.nodes[node.operands[0]].dtype) == DType::f32);
-      default: return false;
-    }
+    const bool converts = node.op == Op::promote || node.op == Op::cast;
+    if (!converts || nodes_.is_vector(id)) return true;
+    return is_small(node.operands[0]) ||
+           (!methods_.rounds(node) &&
+            compute_dtype(graph_.nodes[node.operands[0]].dtype) == DType::f32);
   }
 
   // Whether a node is a small integer before any computation.

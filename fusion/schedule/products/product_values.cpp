@@ -183,6 +183,21 @@ void ProductValues::find_integer_forms() {
   }
 }
 
+bool ProductValues::adds_vectors() const {
+  if (graph_.rounding != Rounding::once) return false;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (!in_main_[id]) continue;
+    if (is_reduction(node.op)) {
+      if (!adds(node) || compute_dtype(node.dtype) != DType::f32) return false;
+    } else if (scopes_[id].level == Level::element && !is_vector(id)) {
+      const bool computes = node.op == Op::add || node.op == Op::sub || node.op == Op::mul;
+      if (!computes && node.op != Op::promote && node.op != Op::cast) return false;
+    }
+  }
+  return true;
+}
+
 NodeId ProductValues::tile_vector(NodeId sum) const {
   NodeId id = forms_[sum]->activation;
   const auto is_widened = [&](const TypedNode& node) {

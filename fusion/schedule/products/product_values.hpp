@@ -50,6 +50,9 @@ class ProductAxes {
   const Schedule& schedule_;
 };
 
+/// The CPU adds up in SIMD vectors of so many floats at least.
+inline constexpr int kLeastSimdWidth = 16;
+
 /// Whether a reduction adds its terms up.
 inline bool adds(const TypedNode& node) { return node.op == Op::sum || node.op == Op::mean; }
 
@@ -86,6 +89,9 @@ class ProductValues : private ProductAxes {
   bool has_forms() const;
   /// Whether every reduction adds integer products up (preamble/product_integers.h).
   bool in_integers() const { return in_integers_; }
+  /// Whether all that reductions take are sums, products and conversions, which they add up as
+  /// f32: what SIMD vectors may compute (product_loops.cpp).
+  bool adds_vectors() const;
   /// The only sum, or the first of two alike, if its terms are 8-bit or 4-bit weights times an
   /// vector of 16-bit floats: what matrix instructions add up.
   std::optional<NodeId> tile_sum() const;
