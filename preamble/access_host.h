@@ -55,6 +55,32 @@ KILN_FN auto gather(const T* row, Index first, Stride stride, int lanes) {
     return gather<Lanes>(row, first, stride);
   }
 }
+
+// Rows of several axes: where an element lies from the first one is in a table, which is the same
+// for each part of a row.
+template <int Axes, class Index, class Offset>
+KILN_FN void fill_offsets(Offset* offsets, const Index (&extents)[Axes],
+                          const Offset (&strides)[Axes]) {
+  Index count = 1;
+  for (int axis = 0; axis < Axes; ++axis) count *= extents[axis];
+  Index at[Axes] = {};
+  Offset offset = 0;
+  for (Index i = 0; i < count; ++i) {
+    offsets[i] = offset;
+    for (int axis = Axes; axis-- > 0;) {
+      offset += strides[axis];
+      if (++at[axis] < extents[axis]) break;
+      offset -= Offset(extents[axis]) * strides[axis];
+      at[axis] = 0;
+    }
+  }
+}
+template <int Lanes, class T, class Offset>
+KILN_FN CopiedLanes<T, Lanes> gather_at(const T* row, const Offset* offsets, int lanes) {
+  CopiedLanes<T, Lanes> copied;
+  KILN_ONE_BY_ONE for (int i = 0; i < lanes; ++i) copied.lane[i] = row[offsets[i]];
+  return copied;
+}
 #undef KILN_ONE_BY_ONE
 template <int Lanes, class T, class Index>
 KILN_FN Row<T> results(T* row, Index first) {

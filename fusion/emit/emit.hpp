@@ -22,7 +22,8 @@ struct Parameter {
   enum class Kind : std::uint8_t {
     pointer,      ///< to the first element of operand `index`
     scalar,       ///< run-time scalar: argument `index`, in `dtype`
-    size,         ///< the extent of the innermost axis
+    size,         ///< the elements of a row: of the innermost axis, or of several
+    row_part,     ///< Layout::row_part
     work_items,   ///< how many there are
     columns,      ///< work items per row, or tiles, as a divisor
     rows,         ///< the extent of the tile axis

@@ -14,10 +14,13 @@ Number value_of(const Parameter& parameter, const LayoutOf<Number>& layout) {
     case Kind::launched_early: return 0;
     case Kind::size: {
       Number size = layout.shape[layout.shape.size() - 1];
-      if (!schedule.flat || schedule.tile != 0) return size;
-      for (std::size_t k = 0; k + 1 < layout.shape.size(); ++k) size *= layout.shape[k];
+      const bool all = schedule.flat && schedule.tile == 0;
+      const std::size_t axes =
+          all ? layout.shape.size() : static_cast<std::size_t>(schedule.row_axes);
+      for (std::size_t k = 2; k <= axes; ++k) size *= layout.shape[layout.shape.size() - k];
       return size;
     }
+    case Kind::row_part: return layout.row_part;
     case Kind::work_items: return static_cast<Number>(layout.work_items);
     case Kind::columns: return layout.row_items();
     case Kind::rows: return rows();

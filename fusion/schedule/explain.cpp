@@ -220,6 +220,11 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
       report.reason = fmt::format("its neighbours are {} elements apart along the innermost axis",
                                   layout.strides(index, inner));
       break;
+    case Access::offsets:
+      report.access = "one element at a time, at offsets from a table";
+      report.reason =
+          fmt::format("it is no range of memory along the {} axes of a row", schedule.row_axes);
+      break;
     case Access::runs:
       report.bytes *= static_cast<std::uint64_t>(layout.reduced / layout.runs[index].length);
       report.access = fmt::format("one element for each run of {}",
@@ -340,6 +345,10 @@ LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
   report.index = explain_index(names, layout);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     report.operands.push_back(explain_operand(operands[i], names, layout, i));
+    if (schedule.operands[i].prefetched) {
+      report.operands.back().access +=
+          fmt::format(", prefetched {} rows ahead", schedule.rows_ahead);
+    }
     if (!operands[i].indexed.exists()) continue;
     report.operands.back().access += fmt::format(", where data says: one of {}, {} apart",
                                                  plural(operands[i].indexed.extent, "place"),

@@ -95,6 +95,7 @@ enum class Access : std::uint8_t {
   staged,       ///< GPUs: contiguous, and all rows that a block has at a time are one range of
                 ///< memory, which is moved through shared memory (preamble/staging.h)
   staged_backwards,  ///< the same, but neighbours follow each other in reverse order
+  offsets,           ///< CPU, rows of several axes: where an element of a row lies is in a table
 };
 constexpr bool is_staged(Access access) {
   return access == Access::staged || access == Access::staged_backwards;
@@ -122,8 +123,8 @@ struct OperandSchedule {
   bool unaligned = false;      ///< reductions: rows are aligned, but each vector that a thread
                                ///< needs straddles two aligned ones
   bool whole_runs = false;     ///< Access::runs: no vector has elements of two runs
-  bool gaps = false;           ///< CPU: short rows follow each other with gaps that the hardware
-                               ///< prefetcher does not expect
+  bool prefetched = false;     ///< CPU: in rows that the hardware prefetcher does not expect
+                               ///< (Schedule::rows_ahead)
   bool addressed = false;      ///< flat kernels: no run over all axes, so that the address of each
                                ///< vector follows from its coordinates
   bool preloaded = false;      ///< GPU, with tiles: loaded before the threads of a block meet
@@ -314,6 +315,9 @@ struct Schedule {
   bool streamed = false;  ///< outputs are stored past the caches
   bool pdl = false;    ///< programmatic dependent launch: the kernel may start before those that it
                        ///< depends on have ended, and waits for them itself (preamble/dependents.h)
+  int row_axes = 1;    ///< CPU: how many of the innermost axes are one row, of which a work item has
+                       ///< Layout::row_part elements of the first axis
+  int rows_ahead = 0;  ///< CPU: how many rows before it is computed a row is prefetched; 0: none is
   bool table = false;  ///< CPU: one packed input is all that differs within a row, so results are
                        ///< looked up
   RowSchedule reduction;
@@ -403,6 +407,7 @@ struct LayoutOf {
   Number reduced = 0;             ///< reductions and scans: elements in each row; attention: keys
   Number row_blocks = 0;          ///< products: blocks of rows in each batch
   Number row_repeats = 1;         ///< products: rows for which some operands have one element
+  Number row_part = 1;            ///< CPU: of the first of several axes of a row, in a work item
   Number splits = 1;              ///< split reductions: parts of each row
   ScratchVector<Number> split_strides;  ///< of each operand (Operand::split_stride)
   ScratchVector<typename NumbersOf<Number>::Axis> indexed;  ///< of each operand

@@ -66,7 +66,8 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
                                                  "interleaved",
                                                  "by runs",
                                                  "staged in shared memory",
-                                                 "staged in shared memory backwards"};
+                                                 "staged in shared memory backwards",
+                                                 "at offsets of a table"};
   std::string text = fmt::format("{} {}, {} element{} per work item, {}-bit indices", schedule.rank,
                                  schedule.rank == 1 ? "axis" : "axes", schedule.width,
                                  schedule.width == 1 ? "" : "s", schedule.wide_index ? 64 : 32);

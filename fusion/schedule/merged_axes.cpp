@@ -155,16 +155,6 @@ void merge(ScratchVector<MergedAxis>& axes) {
 
 namespace {
 
-// The bits of all elements of an operand, each once.
-Size extent_of(const ScratchVector<MergedAxis>& axes, const SizedOperand& operand,
-               std::size_t index) {
-  Size extent = bits(operand.dtype);
-  for (const MergedAxis& axis : axes) {
-    if (axis.strides[index] != 0) extent *= axis.size;
-  }
-  return extent;
-}
-
 // Splits an axis in two: `size` steps, and the elements of one step.
 std::pair<MergedAxis, MergedAxis> split(const MergedAxis& axis, Size size) {
   MergedAxis steps = axis;
@@ -296,6 +286,15 @@ bool are_one_range(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
     before *= axes[k].size;
   }
   return true;
+}
+
+Size extent_of(const ScratchVector<MergedAxis>& axes, const SizedOperand& operand,
+               std::size_t index) {
+  Size extent = bits(operand.dtype);
+  for (const MergedAxis& axis : axes) {
+    if (axis.strides[index] != 0) extent *= axis.size;
+  }
+  return extent;
 }
 
 bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,

@@ -122,6 +122,10 @@ bool is_streamed(std::span<const SizedOperand> operands,
                  const ScratchVector<MergedAxis>& axes, std::span<const Size> offsets,
                  bool short_stores, Backend backend);
 
+/// The bits of all elements of an operand, each once.
+Size extent_of(const ScratchVector<MergedAxis>& axes, const SizedOperand& operand,
+               std::size_t index);
+
 /// Whether 32-bit indices are too narrow for the elements, or for what an operand spans. Lanes past
 /// the end of a row are addressed, though not accessed.
 bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::span<const SizedOperand> operands,

@@ -68,6 +68,7 @@ Layout plain(SizedLayout sized) {
   layout.reduced = of(sized.reduced);
   layout.row_blocks = of(sized.row_blocks);
   layout.row_repeats = of(sized.row_repeats);
+  layout.row_part = of(sized.row_part);
   layout.splits = of(sized.splits);
   layout.split_strides = list_of<std::int64_t>(sized.split_strides);
   layout.indexed.reserve(sized.indexed.size());

@@ -65,7 +65,7 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
   add({of(schedule.rank), of(schedule.width), of(schedule.vectors), of(schedule.threads),
        of(schedule.wide_index), of(schedule.flat), of(schedule.tile), of(schedule.tile_rows),
        of(schedule.tile_axis), of(schedule.min_blocks), of(schedule.streamed), of(schedule.table),
-       of(schedule.scan)});
+       of(schedule.scan), of(schedule.row_axes), of(schedule.rows_ahead)});
   if (rows != fusion::RowSchedule()) {  // a scan has threads, though no reduced axes
     add({of(rows.axes),    of(rows.threads), of(rows.cluster_blocks), of(rows.chunk_blocks),
          of(rows.vectors), of(rows.batch),   of(rows.full_vectors),   of(rows.in_smem),
@@ -96,10 +96,10 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
   for (const int axis : schedule.bounds) add({of(axis)});
   for (const fusion::OperandSchedule& operand : schedule.operands) {
     add({of(operand.access), of(operand.alignment), operand.outer_axes, of(operand.start),
-         of(operand.in_registers), of(operand.unaligned), of(operand.whole_runs), of(operand.gaps),
-         of(operand.addressed), of(operand.preloaded), of(operand.before_pdl_wait),
-         of(operand.ways), of(operand.way), operand.first_way, of(operand.along),
-         of(operand.indexing)});
+         of(operand.in_registers), of(operand.unaligned), of(operand.whole_runs),
+         of(operand.prefetched), of(operand.addressed), of(operand.preloaded),
+         of(operand.before_pdl_wait), of(operand.ways), of(operand.way), operand.first_way,
+         of(operand.along), of(operand.indexing)});
   }
   return hash;
 }

@@ -172,10 +172,6 @@ void ElementEmitter::emit_vector_loads() {
            schedule_.tile, operands_.row_pointer(i, schedule_.tile_axis),
            operands_[i].stride_name(tile_axis()), schedule_.tile_axis);
     }
-    if (moves_[i].prefetched_ahead != 0) {
-      line(3, "prefetch<1>({}, i64(first) + {});", operands_.row_pointer(i),
-           moves_[i].prefetched_ahead);
-    }
     if (operands_.is_addressed(i)) {
       const std::string type(storage_type(operand.dtype));
       const std::string lanes_text =
@@ -202,6 +198,9 @@ void ElementEmitter::emit_vector_loads() {
       line(3, "const auto {}_lanes = load<{}, {}>({}, {}{});", operand.name,
            operands_.vector_size(i), schedule.alignment, operands_.row_pointer(i),
            operands_.vector_start(i), lanes);
+    } else if (schedule.access == Access::offsets) {
+      line(3, "const auto {0}_lanes = gather_at<width.size>({1}, {0}_offsets, lanes);",
+           operand.name, operands_.row_pointer(i));
     } else if (schedule.access == Access::strided) {
       line(3, "const auto {}_lanes = gather<width.size>({}, first, {}{});", operand.name,
            operands_.row_pointer(i), operands_[i].stride_name(operands_.rank() - 1),

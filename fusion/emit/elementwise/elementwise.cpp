@@ -18,6 +18,7 @@ KernelDescription ElementEmitter::run() {
   if (operands_.tiled()) {
     emit_tiles();
   } else {
+    if (schedule_.row_axes > 1) emit_offsets();
     line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_, block());
     emit_coordinates();
     emit_ends();
@@ -29,7 +30,8 @@ KernelDescription ElementEmitter::run() {
          is_multi_vector() ? fmt::format("for_each_vectors<{}, {}, {}>", schedule_.width,
                                          schedule_.vectors, schedule_.width * schedule_.threads)
                            : fmt::format("for_each_vector<{}>", schedule_.width),
-         ends_in_row() ? "row_end" : "size", index_, host ? "auto" : "int");
+         ends_in_row() || schedule_.row_axes > 1 ? "row_end" : "size", index_,
+         host ? "auto" : "int");
   }
   if (!schedule_.table) {
     emit_vector_loads();
@@ -67,10 +69,15 @@ void ElementEmitter::open() {
 }
 
 void ElementEmitter::emit_coordinates() {
-  const bool rows = operands_.rank() > 1 && !operands_.flat();
+  const bool rows = operands_.has_outer_axes() && !operands_.flat();
   if (rows) line(2, "const {} row = divide(item, columns);", index_);
   const std::string_view in_row = rows ? "item - row * columns.divisor" : "item";
-  if (is_multi_vector()) {
+  if (schedule_.row_axes > 1) {
+    line(2, "const {} at_{} = {} * row_part;", index_, operands_.row_axis(),
+         rows ? fmt::format("({})", in_row) : in_row);
+    line(2, "const {} start = at_{} * beside;", index_, operands_.row_axis());
+    line(2, "const {} row_end = least(start + row_part * beside, size);", index_);
+  } else if (is_multi_vector()) {
     line(2, "const {} start = first_of<{}, {}, {}>({});", index_, schedule_.threads,
          schedule_.vectors, schedule_.width, in_row);
   } else if (schedule_.width == 1) {
@@ -80,7 +87,46 @@ void ElementEmitter::emit_coordinates() {
          schedule_.width);
   }
   if (rows) emit_outer_coordinates(2, "row");
+  if (schedule_.rows_ahead != 0) emit_prefetches();
   emit_addresses();
+}
+
+// Where the elements of a part of a row are from its first one, of operands in which rows of
+// several axes are no range of memory.
+void ElementEmitter::emit_offsets() {
+  const std::uint32_t first = operands_.row_axis();
+  std::string extents = "row_part";
+  std::string beside;
+  for (std::uint32_t k = first + 1; k < operands_.rank(); ++k) {
+    const std::string extent = fmt::format("{}(extent_{}.divisor)", index_, k);
+    extents += ", " + extent;
+    beside += (beside.empty() ? "" : " * ") + extent;
+  }
+  line(1, "const {} beside = {};", index_, beside);
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (schedule_.operands[i].access != Access::offsets || !operands_.is_read(i)) continue;
+    std::string strides;
+    for (std::uint32_t k = first; k < operands_.rank(); ++k) {
+      strides += (strides.empty() ? "" : ", ") + operands_.stride_along(i, k);
+    }
+    line(1, "{} {}_offsets[{}];", signed_index_, operands_[i].name, schedule_.width);
+    line(1, "fill_offsets({}_offsets, {{{}}}, {{{}}});", operands_[i].name, extents, strides);
+  }
+}
+
+// Of a row that comes later. There is none after the last one, whose address is a valid operand of
+// a prefetch nevertheless.
+void ElementEmitter::emit_prefetches() {
+  line(2, "{{");
+  line(3, "const {} ahead = row + {};", index_, schedule_.rows_ahead);
+  emit_outer_coordinates(3, "ahead");
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!schedule_.operands[i].prefetched || !(operands_[i].output || operands_.is_read(i))) {
+      continue;
+    }
+    line(3, "prefetch<{}>({}, start);", schedule_.width, operands_.row_pointer(i));
+  }
+  line(2, "}}");
 }
 
 // Splits a number into coordinates from the innermost of the outer axes to the outermost.

@@ -50,6 +50,8 @@ class ElementEmitter {
   // Several vectors per work item.
   bool is_multi_vector() const { return schedule_.vectors > 1; }
   void emit_outer_coordinates(int depth, std::string rest);
+  void emit_offsets();
+  void emit_prefetches();
   void emit_address(std::size_t i);
   void emit_addresses();
   void emit_tiles();

@@ -34,7 +34,13 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
   }
   names_.add_scalars(writer, node_text);
   writer.add_count(P::size, "size");
-  if (schedule_.rank > 1 && !flat()) writer.add_divisor(P::columns, "columns");
+  if (has_outer_axes() && !flat()) writer.add_divisor(P::columns, "columns");
+  if (schedule_.row_axes > 1) {
+    writer.add_count(P::row_part, "row_part");
+    for (std::uint32_t k = row_axis() + 1; k < rank(); ++k) {
+      writer.add_divisor(P::extent, fmt::format("extent_{}", k), k);
+    }
+  }
   const std::vector<std::uint32_t> outer = outer_axes();
   if (tiled()) {
     writer.add_count(P::rows, "rows");
@@ -63,7 +69,7 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
 
 std::vector<std::uint32_t> ElementOperands::outer_axes() const {
   std::vector<std::uint32_t> axes;
-  for (std::uint32_t k = 0; k + (flat() ? 0 : 1) < rank(); ++k) {
+  for (std::uint32_t k = 0; k < (flat() ? rank() : row_axis()); ++k) {
     if (!tiled() || k != static_cast<std::uint32_t>(schedule_.tile_axis)) axes.push_back(k);
   }
   return axes;
@@ -111,7 +117,7 @@ std::string ElementOperands::row_pointer(std::size_t i, int but) const {
     return fmt::format("packed({}, {})", pointer,
                        place.empty() ? fmt::format("{}(0)", signed_index()) : place);
   }
-  for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
+  for (std::uint32_t k = 0; k < first_of_row(); ++k) {
     if (schedule_.has_stride(i, k) && static_cast<int>(k) != but)
       pointer += fmt::format(" + {}(at_{}) * {}", signed_index(), k, operands_[i].stride_name(k));
   }

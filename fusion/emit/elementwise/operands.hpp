@@ -46,6 +46,11 @@ class ElementOperands {
   std::string_view index() const { return schedule_.wide_index ? "u64" : "u32"; }
   std::string_view signed_index() const { return schedule_.wide_index ? "i64" : "i32"; }
 
+  /// The innermost axis, or the first of several that are one row (Schedule::row_axes). The table
+  /// of offsets begins at an element of it.
+  std::uint32_t row_axis() const { return rank() - static_cast<std::uint32_t>(schedule_.row_axes); }
+  bool has_outer_axes() const { return row_axis() > 0; }
+
   /// Whether an operand is an array that is loaded.
   bool is_read(std::size_t i) const;
   /// Whether there is one element for each lane.
@@ -76,6 +81,9 @@ class ElementOperands {
   std::string lane_of(std::size_t i) const;
 
  private:
+  /// How many axes say where a row, or a part of one, begins.
+  std::uint32_t first_of_row() const { return row_axis() + (schedule_.row_axes > 1 ? 1 : 0); }
+
   const TypedGraph& graph_;
   const Schedule& schedule_;
   const KernelNames& names_;

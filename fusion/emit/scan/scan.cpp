@@ -393,24 +393,16 @@ class ScanEmitter {
     }
   }
 
-  // Parts of rows that are far apart are not what the CPU expects next, and a line must be there
-  // before a part of it is stored: cumsum(x, -2) of 1,024 columns of f32 takes 1.8 times as long
-  // without this.
   void prefetch_rows() {
-    constexpr int kRowsAhead = 16;
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const bool moves = operands_[i].output || is_loaded(i);
-      if (!moves || schedule_.operands[i].access != Access::contiguous ||
-          is_packed(operands_[i].dtype) || !schedule_.has_stride(i, scanned())) {
-        continue;
-      }
+      if (!schedule_.operands[i].prefetched || !(operands_[i].output || is_loaded(i))) continue;
       out_.line(3, "prefetch<{}>({}, {} * i64({}) + i64(first));", schedule_.width, pointer(i),
-                kRowsAhead, operands_[i].stride_name(scanned()));
+                schedule_.rows_ahead, operands_[i].stride_name(scanned()));
     }
   }
 
   void load_operands() {
-    if (on_host() && !along()) prefetch_rows();
+    prefetch_rows();
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!is_loaded(i)) continue;
       const std::string& name = operands_[i].name;

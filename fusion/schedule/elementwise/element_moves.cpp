@@ -36,7 +36,6 @@ std::vector<MovedOperand> moved_operands(const TypedGraph& graph) {
 
 std::vector<ElementMove> element_moves(const TypedGraph& graph, const Schedule& schedule,
                                        Accuracy accuracy) {
-  constexpr int kPrefetchBits = 2048 * 8;
   const NodeMethods methods(graph, accuracy, schedule.backend);
   const bool host = schedule.backend == Backend::host;
   const bool tiled = schedule.tile != 0;
@@ -61,7 +60,6 @@ std::vector<ElementMove> element_moves(const TypedGraph& graph, const Schedule& 
     move.rows_prefetched = !output && host && tiled && !is_packed(dtype) &&
                            own.access == Access::contiguous &&
                            schedule.has_stride(i, static_cast<std::uint32_t>(schedule.tile_axis));
-    if (own.gaps) move.prefetched_ahead = kPrefetchBits / bits(dtype);
   }
   return moves;
 }
@@ -76,10 +74,6 @@ std::vector<std::string> explain_moves(std::span<const std::string> names,
       lines.push_back(names[i] + " is rounded in whole vectors when it is stored");
     if (move.rows_prefetched)
       lines.push_back(names[i] + " is prefetched, rows of a tile at a time");
-    if (move.prefetched_ahead != 0) {
-      lines.push_back(
-          fmt::format("{} is prefetched {} elements ahead", names[i], move.prefetched_ahead));
-    }
   }
   return lines;
 }

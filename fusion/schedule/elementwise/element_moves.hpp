@@ -17,7 +17,6 @@ struct ElementMove {
   bool unrounded = false;  ///< 8-bit floats that are rounded vector by vector when they are stored,
                            ///< as NVIDIA GPUs do (preamble/small_floats.h)
   bool rows_prefetched = false;  ///< CPU: of a tile, which are far apart
-  int prefetched_ahead = 0;      ///< CPU: elements after a vector that are prefetched; 0: none
 };
 
 /// Of each operand of `schedule`, which is of plan_layout(): the array arguments in the graph's

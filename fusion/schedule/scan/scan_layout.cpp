@@ -42,6 +42,11 @@ constexpr int kMostAheadOfFew = 32;
 constexpr int kAheadLanes = 32;   // whose code stands in the kernel
 constexpr int kAheadBytes = 128;  // in registers
 
+// What the CPU prefetches, of operands and results: parts of rows that are far apart are not what
+// it expects next, and a line must be there before a part of it is stored. cumsum(x, -2) of 1,024
+// columns of f32 took 1.8 times as long without.
+constexpr int kHostRowsAhead = 16;
+
 using Axis = MergedAxis;
 
 // The axes that are not scanned, the last the fastest in the first output.
@@ -248,6 +253,10 @@ SizedLayout plan_scan(const Sizes& shape, std::size_t axis, std::span<const Size
       operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, schedule.width);
     }
     operand.outer_axes = outer_axes_of(axes, i);
+    operand.prefetched = across && backend == Backend::host && !is_packed(operands[i].dtype) &&
+                         operand.access == Access::contiguous &&
+                         (operand.outer_axes >> (axes.size() - 2) & 1) != 0;
+    if (operand.prefetched) schedule.rows_ahead = kHostRowsAhead;
     layout.offsets.push_back(0);
   }
   take_axes(layout, axes);

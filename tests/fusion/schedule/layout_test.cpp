@@ -373,9 +373,8 @@ TEST(Layout, TheHostKnowsHowLongShortRowsAre) {
                                            operand(DType::f32, {length, 1}, true)};
     return plan_layout({100, length}, operands, backend).schedule.width;
   };
-  EXPECT_EQ(width(4, Backend::host), 4);
-  EXPECT_EQ(width(5, Backend::host), 8);
   EXPECT_EQ(width(16, Backend::host), 16);
+  EXPECT_EQ(width(33, Backend::host), 64);
   EXPECT_EQ(width(63, Backend::host), 64);
   EXPECT_EQ(width(129, Backend::host), 1024) << "one kernel for all that are longer";
   EXPECT_EQ(width(64, Backend::nvidia), 4);
@@ -397,17 +396,49 @@ TEST(Layout, TheHostReadsWholeLinesOfAnInput) {
   EXPECT_EQ(shape(4, 32), Dims({4, 1000, 32})) << "rows are lines";
 }
 
-TEST(Layout, TheHostAsksForRowsThatFollowEachOtherWithGaps) {
-  const auto gaps = [](Dims strides) {
-    const std::vector<Operand> operands = {operand(DType::f32, std::move(strides)),
-                                           operand(DType::f32, {64, 16, 1}, true)};
-    return plan_layout({1000, 4, 16}, operands, Backend::host).schedule.operands[0].gaps;
+// Channels from first to last, of images or parts of them.
+TEST(Layout, TheHostTakesShortAxesAsOneRow) {
+  const auto plan = [](std::int64_t pixels, std::int64_t channels, std::int64_t gap = 0) {
+    const std::int64_t stored = channels + gap;
+    const std::vector<Operand> operands = {
+        operand(DType::bf16, {channels * pixels, 1, pixels}), operand(DType::bf16, {0, 0, 1}),
+        operand(DType::bf16, {0, 0, 0}), operand(DType::bf16, {pixels * stored, stored, 1}, true)};
+    return plan_layout({1000, pixels, channels}, operands, Backend::host);
   };
-  EXPECT_TRUE(gaps({128, 16, 1})) << "half of each 128";
-  EXPECT_TRUE(gaps({128, 32, 1}));
-  EXPECT_FALSE(gaps({0, 16, 1})) << "the same again and again";
-  EXPECT_FALSE(gaps({-128, 16, 1}));
-  EXPECT_FALSE(gaps({16, 16000, 1})) << "one row here, one there";
+  const Layout images = plan(1024, 3);
+  EXPECT_EQ(images.schedule.row_axes, 2);
+  EXPECT_EQ(images.row_part, 170) << "up to 512 elements";
+  EXPECT_EQ(images.row_items(), 7);
+  EXPECT_EQ(images.work_items, 7000u);
+  EXPECT_EQ(images.schedule.operands[0].access, Access::offsets);
+  EXPECT_EQ(images.schedule.operands[1].access, Access::offsets);
+  EXPECT_EQ(images.schedule.operands[2].access, Access::scalar);
+  EXPECT_EQ(images.schedule.operands[3].access, Access::contiguous);
+  EXPECT_EQ(plan(49, 8).row_part, 49) << "an image";
+  EXPECT_EQ(plan(20, 12).schedule.row_axes, 3);
+  EXPECT_EQ(plan(20, 12).row_part, 2) << "images";
+  EXPECT_EQ(plan(1024, 31).schedule.row_axes, 2);
+  EXPECT_EQ(plan(1024, 16).schedule.row_axes, 1) << "rows are whole vectors";
+  EXPECT_EQ(plan(1024, 33).schedule.row_axes, 1) << "they are long enough";
+  EXPECT_EQ(plan(1024, 3, 1).schedule.row_axes, 1) << "what is stored is no range";
+}
+
+TEST(Layout, TheHostPrefetchesRowsThatDoNotFollowEachOther) {
+  const auto rows_ahead = [](Dims strides, std::int64_t length = 16) {
+    const std::vector<Operand> operands = {operand(DType::f32, std::move(strides)),
+                                           operand(DType::f32, {4 * length, length, 1}, true)};
+    const Schedule schedule = plan_layout({1000, 4, length}, operands, Backend::host).schedule;
+    EXPECT_FALSE(schedule.operands[1].prefetched) << "results are one range";
+    EXPECT_EQ(schedule.operands[0].prefetched, schedule.rows_ahead != 0);
+    return schedule.rows_ahead;
+  };
+  EXPECT_EQ(rows_ahead({128, 16, 1}), 8) << "half of each 128";
+  EXPECT_EQ(rows_ahead({-128, 16, 1}), 8);
+  EXPECT_EQ(rows_ahead({16, 16000, 1}), 16) << "one row here, one there";
+  EXPECT_EQ(rows_ahead({512, 65536000, 1}, 512), 1) << "of 2048 bytes";
+  EXPECT_EQ(rows_ahead({4096, 4096000, 1}, 4096), 0) << "such rows are expected";
+  EXPECT_EQ(rows_ahead({64, 16, 1}), 0) << "one range";
+  EXPECT_EQ(rows_ahead({0, 16, 1}), 0) << "the same again and again";
 }
 
 TEST(Broadcast, FollowsNumPy) {
