@@ -18,6 +18,13 @@ namespace kiln {
 
 enum : int { kScanPart = 8, kScanElements = 256 };
 
+// Whether results show the order in which elements are combined.
+template <class Reduction, class T>
+KILN_FN constexpr bool shows_order() {
+  if constexpr (is_same<Reduction, Sum>() || is_same<Reduction, Prod>()) return !is_integer<T>();
+  return false;
+}
+
 // ---- along rows ---------------------------------------------------------------------------------
 
 // Running results of all values. Not by a pointer to them: HIP 6.4's compiler (LLVM 21) takes what
@@ -108,6 +115,148 @@ KILN_FN void scan_neighbours(T* lane) {
   }
 }
 
+// Vectors of sixteen words, and what combines them.
+typedef f32 SixteenFloats __attribute__((vector_size(64)));
+typedef i32 SixteenInts __attribute__((vector_size(64)));
+typedef u32 SixteenUnsigned __attribute__((vector_size(64)));
+template <class Reduction, class T>
+struct SixteenWords {
+  enum : bool { exist = false };
+};
+#define KILN_SIXTEEN_WORDS(Reduction, T, Words, combined)                          \
+  template <>                                                                      \
+  struct SixteenWords<Reduction, T> {                                              \
+    enum : bool { exist = true };                                                  \
+    using Vector = Words;                                                          \
+    static inline __attribute__((always_inline)) Words combine(Words a, Words b) { \
+      return combined;                                                             \
+    }                                                                              \
+  };
+KILN_SIXTEEN_WORDS(Sum, f32, SixteenFloats, a + b)
+KILN_SIXTEEN_WORDS(Prod, f32, SixteenFloats, a* b)
+KILN_SIXTEEN_WORDS(Max, Rising, SixteenUnsigned, a < b ? b : a)
+KILN_SIXTEEN_WORDS(Max, i32, SixteenInts, a < b ? b : a)
+#undef KILN_SIXTEEN_WORDS
+#if defined(__clang__)
+#define KILN_PICK_WORDS(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define KILN_PICK_WORDS(a, b, ...) __builtin_shuffle(a, b, SixteenInts{__VA_ARGS__})
+#endif
+
+// Words of each 16 bytes of four vectors: the first ones of all four become the first vector, the
+// second ones the second one, and so on. Twice that is nothing.
+template <class Vector>
+KILN_FN void transpose_quads(Vector (&a)[4]) {
+  Vector b[4];
+  _Pragma("GCC unroll 2") for (int i = 0; i < 4; i += 2) {
+    b[i] =
+        KILN_PICK_WORDS(a[i], a[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+    b[i + 1] =
+        KILN_PICK_WORDS(a[i], a[i + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+  }
+  _Pragma("GCC unroll 2") for (int i = 0; i < 2; ++i) {
+    a[2 * i] =
+        KILN_PICK_WORDS(b[i], b[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+    a[2 * i + 1] =
+        KILN_PICK_WORDS(b[i], b[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  }
+}
+
+// The lanes of `b` whose bits in kWhich are set, and those of `a`.
+#define KILN_PICK_SECOND(a, b, which)                                                              \
+  KILN_PICK_WORDS(a, b, (which) >> 0 & 1 ? 16 : 0, (which) >> 1 & 1 ? 17 : 1,                      \
+                  (which) >> 2 & 1 ? 18 : 2, (which) >> 3 & 1 ? 19 : 3, (which) >> 4 & 1 ? 20 : 4, \
+                  (which) >> 5 & 1 ? 21 : 5, (which) >> 6 & 1 ? 22 : 6, (which) >> 7 & 1 ? 23 : 7, \
+                  (which) >> 8 & 1 ? 24 : 8, (which) >> 9 & 1 ? 25 : 9,                            \
+                  (which) >> 10 & 1 ? 26 : 10, (which) >> 11 & 1 ? 27 : 11,                        \
+                  (which) >> 12 & 1 ? 28 : 12, (which) >> 13 & 1 ? 29 : 13,                        \
+                  (which) >> 14 & 1 ? 30 : 14, (which) >> 15 & 1 ? 31 : 15)
+
+// Running results of sixteen neighbours, by pairs, then pairs of pairs.
+template <class Words, class Vector>
+KILN_FN Vector scan_sixteen(Vector value) {
+  const Vector ones =
+      KILN_PICK_WORDS(value, value, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
+  value = KILN_PICK_SECOND(value, Words::combine(ones, value), 0xaaaa);
+  const Vector pairs =
+      KILN_PICK_WORDS(value, value, 1, 1, 1, 1, 5, 5, 5, 5, 9, 9, 9, 9, 13, 13, 13, 13);
+  value = KILN_PICK_SECOND(value, Words::combine(pairs, value), 0xcccc);
+  const Vector fours =
+      KILN_PICK_WORDS(value, value, 3, 3, 3, 3, 3, 3, 3, 3, 11, 11, 11, 11, 11, 11, 11, 11);
+  value = KILN_PICK_SECOND(value, Words::combine(fours, value), 0xf0f0);
+  const Vector eights =
+      KILN_PICK_WORDS(value, value, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7);
+  return KILN_PICK_SECOND(value, Words::combine(eights, value), 0xff00);
+}
+
+// A block of elements, of which eight parts are in four vectors. In each 16 bytes of a vector these
+// have an element of parts 0, 2, 4 and 6, or of the others: elements 0 to 3 in the even ones, 4 to
+// 7 in the odd ones.
+template <class Reduction, int Width, class T>
+KILN_FN void scan_block_of_words(T (&lane)[Width], T& carried) {
+  using Words = SixteenWords<Reduction, T>;
+  using Vector = typename Words::Vector;
+  constexpr int kParts = Width / kScanPart;
+  constexpr int kEights = kParts / 8;
+  constexpr int kSixteens = (kEights + 1) / 2;
+  Vector quads[kEights][4];
+  Vector through[kSixteens];
+  __builtin_memcpy(quads, lane, sizeof quads);
+  _Pragma("GCC unroll 4") for (int k = 0; k < kEights; ++k) {
+    Vector(&quad)[4] = quads[k];
+    transpose_quads(quad);
+    quad[1] = Words::combine(quad[0], quad[1]);
+    quad[3] = Words::combine(quad[2], quad[3]);
+    quad[2] = Words::combine(quad[1], quad[2]);
+    quad[3] = Words::combine(quad[1], quad[3]);
+    const Vector fours =
+        KILN_PICK_WORDS(quad[3], quad[3], 0, 1, 2, 3, 0, 1, 2, 3, 8, 9, 10, 11, 8, 9, 10, 11);
+    _Pragma("GCC unroll 4") for (int n = 0; n < 4; ++n) {
+      quad[n] = KILN_PICK_SECOND(quad[n], Words::combine(fours, quad[n]), 0xf0f0);
+    }
+  }
+  _Pragma("GCC unroll 2") for (int n = 0; n < kSixteens; ++n) {
+    const Vector& first = quads[2 * n][3];
+    const Vector& second = quads[2 * n + 1 < kEights ? 2 * n + 1 : 2 * n][3];
+    through[n] = scan_sixteen<Words>(
+        KILN_PICK_WORDS(first, second, 4, 12, 5, 13, 6, 14, 7, 15, 20, 28, 21, 29, 22, 30, 23, 31));
+  }
+  static_assert(kSixteens <= 2, "scan_block_of_words: at most two vectors of parts");
+  if constexpr (kSixteens == 2) {
+    const Vector first = KILN_PICK_WORDS(through[0], through[0], 15, 15, 15, 15, 15, 15, 15, 15, 15,
+                                         15, 15, 15, 15, 15, 15, 15);
+    through[1] = Words::combine(first, through[1]);
+  }
+  T block[16];
+  __builtin_memcpy(block, &through[kSixteens - 1], sizeof block);
+  T all[16];
+  for (int i = 0; i < 16; ++i) all[i] = carried;
+  Vector begin;
+  __builtin_memcpy(&begin, all, sizeof begin);
+  Vector last = begin;
+  _Pragma("GCC unroll 2") for (int n = 0; n < kSixteens; ++n) {
+    // What is before each part: what is before the block, and the parts before it.
+    const Vector shifted = KILN_PICK_WORDS(last, through[n], 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,
+                                           25, 26, 27, 28, 29, 30);
+    last = through[n];
+    Vector before = Words::combine(begin, shifted);
+    if (n == 0) before = KILN_PICK_SECOND(before, begin, 1);
+    _Pragma("GCC unroll 2") for (int half = 0; half < 2 && 2 * n + half < kEights; ++half) {
+      const Vector own = half == 0 ? KILN_PICK_WORDS(before, before, 0, 2, 4, 6, 0, 2, 4, 6, 1, 3,
+                                                     5, 7, 1, 3, 5, 7)
+                                   : KILN_PICK_WORDS(before, before, 8, 10, 12, 14, 8, 10, 12, 14,
+                                                     9, 11, 13, 15, 9, 11, 13, 15);
+      Vector(&quad)[4] = quads[2 * n + half];
+      _Pragma("GCC unroll 4") for (int i = 0; i < 4; ++i) quad[i] = Words::combine(own, quad[i]);
+      transpose_quads(quad);
+    }
+  }
+  __builtin_memcpy(lane, quads, sizeof quads);
+  carried = Reduction::combine(carried, block[(kParts - 1) % 16]);
+}
+#undef KILN_PICK_SECOND
+#undef KILN_PICK_WORDS
+
 // A block of elements.
 template <class Reduction, int Width, class T>
 KILN_FN void scan_block(T (&lane)[Width], T& carried) {
@@ -149,20 +298,29 @@ KILN_FN void scan_parts(T (&lane)[Width], T& carried) {
   }
 }
 
+template <class Reduction, int Width, class T>
+KILN_FN void scan_lanes(T (&lane)[Width], T& carried) {
+  if constexpr (SixteenWords<Reduction, T>::exist && Width >= 8 * kScanPart) {
+    scan_block_of_words<Reduction>(lane, carried);
+  } else if constexpr (shows_order<Reduction, T>()) {
+    scan_block<Reduction>(lane, carried);
+  } else {
+    scan_parts<Reduction>(lane, carried);
+  }
+}
+
 // Maxima and minima of floats are those of integers of the same order (reduce.h).
 template <class Reduction, int Threads, int Width, class T>
 KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&, int lanes) {
   using Type = typename Accumulator<Reduction, T>::Type;
   for (int i = lanes; i < Width; ++i) lane[i] = Reduction::template identity<T>();
-  if constexpr (is_same<Type, T>() && is_integer<T>()) {
-    scan_parts<Reduction>(lane, carried);
-  } else if constexpr (is_same<Type, T>()) {
-    scan_block<Reduction>(lane, carried);
+  if constexpr (is_same<Type, T>()) {
+    scan_lanes<Reduction>(lane, carried);
   } else {
     KILN_LANES Type ordered[Width];
     for (int i = 0; i < Width; ++i) ordered[i] = Type::of(lane[i]);
     Type through = Type::of(carried);
-    scan_parts<Reduction>(ordered, through);
+    scan_lanes<Reduction>(ordered, through);
     for (int i = 0; i < Width; ++i) lane[i] = ordered[i].value();
     carried = through.value();
   }
@@ -284,12 +442,6 @@ KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>& slots) {
 #endif
 
 // ---- across rows --------------------------------------------------------------------------------
-
-// Whether results show the order in which elements are combined.
-template <class Reduction, class T>
-KILN_FN constexpr bool shows_order() {
-  return (is_same<Reduction, Sum>() || is_same<Reduction, Prod>()) && !is_integer<T>();
-}
 
 // The running results of neighbouring columns, which go on element by element.
 template <class Reduction, class T, int Width, bool InOrder = shows_order<Reduction, T>()>
