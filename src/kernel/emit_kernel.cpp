@@ -114,7 +114,8 @@ fusion::KernelDescription text_of(const KernelSpec& spec, const EmittedKernel& e
     return fusion::emit_attention(graph, *attention, schedule, accuracy);
   }
   fusion::KernelDescription kernel =
-      std::holds_alternative<ScanForm>(spec.form) ? fusion::emit_scan(graph, schedule, accuracy)
+      std::holds_alternative<ScanForm>(spec.form)
+          ? fusion::emit_scan(graph, schedule, emitted.moves, accuracy)
       : emitted.passes ? fusion::emit_rows(graph, schedule, *emitted.passes, accuracy)
                        : fusion::emit_products(graph, schedule, *emitted.loops, accuracy);
   kernel.block = static_cast<std::uint32_t>(layout.block());
@@ -126,7 +127,8 @@ void decide(EmittedKernel& emitted, const KernelSpec& spec) {
   const fusion::Schedule& schedule = emitted.layout.schedule;
   const fusion::TypedGraph& graph = spec.function.graph;
   const Accuracy accuracy = spec.function.options.accuracy;
-  if (std::holds_alternative<ElementwiseForm>(spec.form)) {
+  if (std::holds_alternative<ElementwiseForm>(spec.form) ||
+      std::holds_alternative<ScanForm>(spec.form)) {
     emitted.moves = fusion::element_moves(graph, schedule, accuracy);
   }
   if (!std::holds_alternative<RowsForm>(spec.form)) return;

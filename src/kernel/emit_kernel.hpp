@@ -24,7 +24,7 @@ struct EmittedKernel {
   fusion::Layout layout;
   std::optional<fusion::PassSchedule> passes;  ///< over rows or columns
   std::optional<fusion::ProductLoops> loops;   ///< of products
-  std::vector<fusion::ElementMove> moves;      ///< elementwise, of each operand
+  std::vector<fusion::ElementMove> moves;      ///< elementwise and scans, of each operand
   fusion::KernelDescription kernel;            ///< but for its text, which is the request's
   KernelRequest request;
   std::string schedule_text;  ///< for people

@@ -262,7 +262,10 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
               operands_[i].in_blocks ? "half_results" : "results", row, stride, own_lanes(i));
   } else {
     out_.line(depth, "auto {}_lanes = {}<{}>({}, first{});", name,
-              operands_[i].unrounded ? "unrounded_results" : "results", width(), row, stride);
+              operands_[i].unrounded   ? "unrounded_results"
+              : operands_[i].in_blocks ? "half_results"
+                                       : "results",
+              width(), row, stride);
   }
 }
 
@@ -289,6 +292,8 @@ void ReductionEmitter::store_result(int depth, std::size_t i, const std::string&
   } else if (in_parts() && contiguous) {
     out_.line(depth, "{}(part, {}, first, {}_lanes{});",
               operands_[i].in_blocks ? "store_halves" : "store", row, name, own_lanes(i));
+  } else if (operands_[i].in_blocks) {
+    out_.line(depth, "put({}, first, lanes, {}_lanes);", row, name);
   } else if (in_parts()) {
     out_.line(depth, "scatter(part, {}, first, {}, {}_lanes);", row,
               operands_[i].stride_name(inner()), name);

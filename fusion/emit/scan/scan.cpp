@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,11 @@ namespace {
 
 class ScanEmitter {
  public:
-  ScanEmitter(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy)
+  ScanEmitter(const TypedGraph& graph, const Schedule& schedule, std::span<const ElementMove> moves,
+              Accuracy accuracy)
       : graph_(graph),
         schedule_(schedule),
+        moves_(moves),
         shares_(schedule.reduction),
         accuracy_(accuracy),
         node_text_(graph, accuracy, schedule.backend),
@@ -375,6 +378,10 @@ class ScanEmitter {
   std::string load_text(std::size_t i) const {
     switch (schedule_.operands[i].access) {
       case Access::contiguous:
+        if (moves_[i].in_blocks) {
+          return fmt::format("load_halves<{}>({}, first, {})", schedule_.width, pointer(i),
+                             lane_count());
+        }
         return fmt::format("load<{}, {}>({}, first)", schedule_.width,
                            schedule_.operands[i].alignment, pointer(i));
       case Access::staged:
@@ -499,11 +506,14 @@ class ScanEmitter {
       const NamedOperand& operand = operands_[i];
       if (!operand.output) continue;
       const bool contiguous = schedule_.operands[i].access == Access::contiguous || is_staged(i);
-      out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, schedule_.width,
-                pointer(i), contiguous ? "" : ", " + inner_stride(i));
-      const std::string element = on_host()
-                                      ? node_text_.store_on_host(operand.value, values_, storage_)
-                                      : node_text_.store(operand.value, values_, storage_);
+      const bool in_blocks = moves_[i].in_blocks;
+      out_.line(3, "auto {}_lanes = {}<{}>({}, first{});", operand.name,
+                in_blocks ? "half_results" : "results", schedule_.width, pointer(i),
+                contiguous ? "" : ", " + inner_stride(i));
+      const std::string element =
+          in_blocks ? fmt::format("to<f16_lane>({})", values_[node_text_.unrounded(operand.value)])
+          : on_host() ? node_text_.store_on_host(operand.value, values_, storage_)
+                      : node_text_.store(operand.value, values_, storage_);
       out_.line(3, "KILN_FOR_EACH_LANE(lane, width, {}) {}_lanes[lane] = {};", lane_count(),
                 operand.name, element);
       if (is_staged(i)) {
@@ -512,6 +522,9 @@ class ScanEmitter {
                   staged_at(i), operand.name);
       } else if (is_staged()) {
         out_.line(3, "scatter_first({}, first, {}, {}_lanes, lanes);", pointer(i), inner_stride(i),
+                  operand.name);
+      } else if (in_blocks) {
+        out_.line(3, "{}put({}, first, {}, {}_lanes);", guard, pointer(i), lane_count(),
                   operand.name);
       } else if (contiguous) {
         out_.line(3, "{}store<{}, {}>({}, first, {}_lanes);", guard, schedule_.width,
@@ -530,6 +543,7 @@ class ScanEmitter {
 
   const TypedGraph& graph_;
   const Schedule& schedule_;
+  const std::span<const ElementMove> moves_;  ///< of each operand
   const RowSchedule& shares_;
   Accuracy accuracy_;
   NodeText node_text_;
@@ -545,8 +559,9 @@ class ScanEmitter {
 
 }  // namespace
 
-KernelDescription emit_scan(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy) {
-  return ScanEmitter(graph, schedule, accuracy).run();
+KernelDescription emit_scan(const TypedGraph& graph, const Schedule& schedule,
+                            std::span<const ElementMove> moves, Accuracy accuracy) {
+  return ScanEmitter(graph, schedule, moves, accuracy).run();
 }
 
 }  // namespace kiln::fusion

@@ -2,15 +2,17 @@
 // before, between and after them is computed for the same elements, in one pass over the axis.
 #pragma once
 
-#include <string_view>
+#include <span>
 
 #include "fusion/emit/emit.hpp"
+#include "fusion/schedule/elementwise/element_moves.hpp"
 
 namespace kiln::fusion {
 
 /// `graph` has no trivial running results and its space no conflict (infer/scan_space.hpp);
 /// `schedule` is of plan_scan(), its operands the array arguments in the graph's order, then the
-/// outputs.
-KernelDescription emit_scan(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy);
+/// outputs, and `moves` are of element_moves().
+KernelDescription emit_scan(const TypedGraph& graph, const Schedule& schedule,
+                            std::span<const ElementMove> moves, Accuracy accuracy);
 
 }  // namespace kiln::fusion

@@ -53,7 +53,7 @@ std::vector<ElementMove> element_moves(const TypedGraph& graph, const Schedule& 
                               : !methods.needs_storage(node) && own.indexing != Indexing::lane;
     move.in_blocks = host && dtype == DType::f16 && !schedule.table && !tiled &&
                      own.access == Access::contiguous && plain;
-    move.unrounded = schedule.backend == Backend::nvidia &&
+    move.unrounded = schedule.backend == Backend::nvidia && schedule.scan == ScanSchedule::none &&
                      (dtype == DType::f8e4m3 || dtype == DType::f8e5m2) && output &&
                      own.moves_in_vectors() && schedule.vectors == 1 && !tiled && !schedule.table &&
                      own.ways == 1 && from_f32;

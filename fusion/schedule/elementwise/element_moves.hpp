@@ -1,5 +1,6 @@
-// How the operands of an elementwise kernel move between memory and its lanes, as far as it follows
-// from a graph and its schedule together. emit/elementwise writes it and `explain` prints it.
+// How the operands of an elementwise kernel or a scan move between memory and its lanes, as far as
+// it follows from a graph and its schedule together. emit/elementwise and emit/scan write it and
+// `explain` prints it.
 #pragma once
 
 #include <span>
@@ -19,8 +20,8 @@ struct ElementMove {
   bool rows_prefetched = false;  ///< CPU: of a tile, which are far apart
 };
 
-/// Of each operand of `schedule`, which is of plan_layout(): the array arguments in the graph's
-/// order, the outputs, the iotas.
+/// Of each operand of `schedule`, which is of plan_layout() or plan_scan(): the array arguments in
+/// the graph's order, the outputs, the iotas.
 std::vector<ElementMove> element_moves(const TypedGraph& graph, const Schedule& schedule,
                                        Accuracy accuracy);
 

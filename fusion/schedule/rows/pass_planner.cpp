@@ -96,7 +96,7 @@ bool PassPlanner::converts_vectors(std::size_t i) const {
 
 bool PassPlanner::converts_in_blocks(std::size_t i) const {
   const RowOperand& operand = passes_.operands[i];
-  const bool of_columns = passes_.is_host() && rows_.columns != 0 && !operand.output;
+  const bool of_columns = passes_.is_host() && rows_.columns != 0;
   if (!(passes_.in_parts() || of_columns) || operand.dtype != DType::f16 || operand.row_invariant ||
       !(schedule_.operands[i].access == Access::contiguous || schedule_.is_buffered(i))) {
     return false;
