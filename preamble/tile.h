@@ -233,10 +233,11 @@ KILN_FN void prefetch_row(const T* data, Stride stride, Index at, Index top, Ind
 }
 
 // `top` and `left` are the tile's origin, `rows` and `size` the extents of the array.
-template <int Threads, int Align, class T, int Rows, int Columns, int Vector, class Index,
-          class Stride>
-KILN_FN void fill(Tile<T, Rows, Columns, Vector>& tile, const T* data, Index top, Index left,
-                  Index rows, Index size, Stride stride) {
+// `take(from, line, count)` fills a line of the tile, with `count` elements that lie side by side.
+template <class T, int Rows, int Columns, int Vector, class From, class Index, class Stride,
+          class Take>
+KILN_FN void fill_lines(Tile<T, Rows, Columns, Vector>& tile, const From* data, Index top,
+                        Index left, Index rows, Index size, Stride stride, const Take& take) {
   const int height = int(rows - top < Rows ? rows - top : Rows);
   const int width = int(size - left < Columns ? size - left : Columns);
   using Word = typename Slot<T>::Type;
@@ -247,12 +248,12 @@ KILN_FN void fill(Tile<T, Rows, Columns, Vector>& tile, const T* data, Index top
   // Every cache line is read once, before other operands that map to the same cache sets evict it.
   alignas(64) Word lines[Columns][Rows];
   for (int column = 0; column < width; ++column) {
-    const T* from = element_at(data, top, left + column, stride);
+    const From* from = element_at(data, top, left + column, stride);
     prefetch<Rows>(from, i64(kPrefetched) * stride);
     if (height == Rows)
-      for (int row = 0; row < Rows; ++row) lines[column][row] = Slot<T>::of(from[row]);
+      take(from, lines[column], FixedLanes<Rows>());
     else
-      for (int row = 0; row < height; ++row) lines[column][row] = Slot<T>::of(from[row]);
+      take(from, lines[column], height);
     for (int row = height; row < whole_height; ++row) lines[column][row] = Word();
   }
   for (int column = width; column < whole_width; ++column) {
@@ -268,6 +269,17 @@ KILN_FN void fill(Tile<T, Rows, Columns, Vector>& tile, const T* data, Index top
       }
     }
   }
+}
+
+template <int Threads, int Align, class T, int Rows, int Columns, int Vector, class Index,
+          class Stride>
+KILN_FN void fill(Tile<T, Rows, Columns, Vector>& tile, const T* data, Index top, Index left,
+                  Index rows, Index size, Stride stride) {
+  const auto take = [](const T* from, typename Slot<T>::Type* line, auto count) KILN_INLINED {
+    constexpr Width<Rows> width{};
+    KILN_FOR_EACH_LANE(row, width, count) line[row] = Slot<T>::of(from[row]);
+  };
+  fill_lines(tile, data, top, left, rows, size, stride, take);
 }
 
 template <class T>

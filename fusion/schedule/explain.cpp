@@ -59,6 +59,12 @@ std::vector<std::string> explain_axes(const Dims& shape, std::span<const std::st
     }
     lines.push_back(std::move(line));
   }
+  if (layout.schedule.row_axes > 1) {
+    lines.push_back(
+        fmt::format("the {} innermost are one row, of which a work item has {} of the "
+                    "first axis",
+                    layout.schedule.row_axes, plural(layout.row_part, "element")));
+  }
   return lines;
 }
 

@@ -113,6 +113,7 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
       text += fmt::format(", {} loaded at a time", schedule.reduction.batch);
     }
   }
+  if (schedule.row_axes > 1) text += fmt::format(", {} axes as one row", schedule.row_axes);
   if (schedule.streamed) text += ", streamed";
   if (schedule.table) text += ", by lookup table";
   if (schedule.tile != 0) {

@@ -185,7 +185,7 @@ void ElementEmitter::emit_vector_loads() {
     } else if (is_preloaded(i)) {
       line(3, "const auto {0}_lanes = from_preloaded<{1}>(width, {0}_preloaded, slot, {2}, first);",
            operand.name, schedule.alignment, operands_.row_pointer(i));
-    } else if (moves_[i].in_blocks) {
+    } else if (moves_[i].in_blocks && schedule.access == Access::contiguous) {
       line(3, "const auto {}_lanes = load_halves<width.size>({}, first, lanes);", operand.name,
            operands_.row_pointer(i));
     } else if (operands_.moves_in_vectors(i) && is_multi_vector()) {

@@ -172,8 +172,9 @@ void ElementEmitter::emit_tiles() {
   const int threads = block();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!through_tile(i)) continue;
-    line(1, "KILN_SHARED Tile<{}, {}, {}, {}> {}_tile;", storage_type(operands_[i].dtype),
-         tile_rows, tile_columns, tile_lanes(operands_[i].dtype, schedule_.operands[i].alignment),
+    line(1, "KILN_SHARED Tile<{}, {}, {}, {}> {}_tile;",
+         moves_[i].in_blocks ? "f16_lane" : storage_type(operands_[i].dtype), tile_rows,
+         tile_columns, tile_lanes(operands_[i].dtype, schedule_.operands[i].alignment),
          operands_[i].name);
   }
   line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
@@ -209,9 +210,10 @@ void ElementEmitter::emit_tiles() {
   }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!through_tile(i)) continue;
-    line(2, "fill<{}, {}{}>({}_tile, {}, top, left, rows, size, {});", threads,
-         schedule_.operands[i].alignment, operands_.tile_runs() ? ", true" : "", operands_[i].name,
-         operands_.row_pointer(i), operands_.inner_stride(i));
+    line(2, "{}<{}, {}{}>({}_tile, {}, top, left, rows, size, {});",
+         moves_[i].in_blocks ? "fill_halves" : "fill", threads, schedule_.operands[i].alignment,
+         operands_.tile_runs() ? ", true" : "", operands_[i].name, operands_.row_pointer(i),
+         operands_.inner_stride(i));
   }
   line(2, "KILN_SYNCHRONIZE();");
   if (operands_.tile_runs()) {

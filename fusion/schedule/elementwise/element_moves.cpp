@@ -51,8 +51,9 @@ std::vector<ElementMove> element_moves(const TypedGraph& graph, const Schedule& 
                           compute_dtype(graph.nodes[methods.unrounded(node)].dtype) == DType::f32;
     const bool plain = output ? from_f32 && own.indexing == Indexing::none
                               : !methods.needs_storage(node) && own.indexing != Indexing::lane;
-    move.in_blocks = host && dtype == DType::f16 && !schedule.table && !tiled &&
-                     own.access == Access::contiguous && plain;
+    const bool in_lines =
+        own.access == Access::contiguous || (own.access == Access::transposed && !output && tiled);
+    move.in_blocks = host && dtype == DType::f16 && !schedule.table && in_lines && plain;
     move.unrounded = schedule.backend == Backend::nvidia && schedule.scan == ScanSchedule::none &&
                      (dtype == DType::f8e4m3 || dtype == DType::f8e5m2) && output &&
                      own.moves_in_vectors() && schedule.vectors == 1 && !tiled && !schedule.table &&

@@ -325,8 +325,9 @@ SizedLayout plan_layout(const Sizes& shape, std::span<const SizedOperand> operan
     }
   }
   if (row_axes == 1) find_interleaved(axes, operands, layout.offsets, schedules);
-  if (bounds.empty() && row_axes == 1)
+  if (bounds.empty() && row_axes == 1) {
     choose_tile(axes, operands, device_model(backend), layout.schedule);
+  }
   const int tile = layout.schedule.tile;
   const int tile_rows = layout.schedule.tile_rows;
   const auto tile_axis = static_cast<std::size_t>(layout.schedule.tile_axis);
@@ -340,7 +341,6 @@ SizedLayout plan_layout(const Sizes& shape, std::span<const SizedOperand> operan
   layout.schedule.table = bounds.empty() && tile == 0 && backend == Backend::host &&
                           inner.size >= kLeastLookedUp && is_table(operands, schedules);
   if (row_axes > 1) {
-    most = kRowElements;
     Size beside = 1;  // an element of the first axis of a row
     for (std::size_t k = 1; k < row_axes; ++k) beside *= axes[axes.size() - k].size;
     layout.row_part = std::min<Size>(axes[axes.size() - row_axes].size, kRowElements / beside);
@@ -349,7 +349,9 @@ SizedLayout plan_layout(const Sizes& shape, std::span<const SizedOperand> operan
     most = std::min(most, short_width(inner.size));
   }
   layout.schedule.width =
-      std::min(choose_width(inner.size, operands, schedules, device_model(backend)), most);
+      row_axes > 1
+          ? kRowElements
+          : std::min(choose_width(inner.size, operands, schedules, device_model(backend)), most);
   const auto blocks = [](Size size, Size step) { return (size + step - 1) / step; };
   layout.schedule.rank = static_cast<int>(axes.size());
   if (tile != 0 && backend != Backend::host) {

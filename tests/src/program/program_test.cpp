@@ -59,6 +59,16 @@ TEST_P(Programs, OfRunningResultsBesideValuesWithMoreAxes) {
   }
 }
 
+// Axes of few elements in another order, which the CPU takes as one row: all of them, or parts.
+TEST_P(Programs, OfShortAxes) {
+  for (const auto& [channels, height] : {std::pair{3, 5}, {12, 70}}) {
+    const std::vector<HostArray> inputs = {
+        testing::random_array(DType::f16, {3, channels, height, 2}, 10),
+        testing::random_array(DType::f32, {channels}, 11)};
+    check("transpose(x, 0, 2, 3, 1) * w, f16(transpose(x, 0, 2, 3, 1))", inputs, 1e-5);
+  }
+}
+
 TEST_P(Programs, FewLongRows) {
   check("x / sum(abs(x), -1)", {testing::random_array(DType::f32, {2, 70000}, 5)}, 1e-5);
 }
