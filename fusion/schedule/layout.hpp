@@ -313,10 +313,10 @@ struct Schedule {
   int tile_axis = 0;   ///< the collapsed axis along which transposed operands are contiguous
   int min_blocks = 0;  ///< with tiles: that a multiprocessor must have room for; 0: no such demand
   bool streamed = false;  ///< outputs are stored past the caches
-  bool pdl = false;    ///< programmatic dependent launch: the kernel may start before those that it
-                       ///< depends on have ended, and waits for them itself (preamble/dependents.h)
-  int row_axes = 1;    ///< CPU: how many of the innermost axes are one row, of which a work item has
-                       ///< Layout::row_part elements of the first axis
+  bool pdl = false;  ///< programmatic dependent launch: the kernel may start before those that it
+                     ///< depends on have ended, and waits for them itself (preamble/dependents.h)
+  int row_axes = 1;  ///< CPU: how many of the innermost axes are one row, of which a work item has
+                     ///< Layout::row_part elements of the first axis
   int rows_ahead = 0;  ///< CPU: how many rows before it is computed a row is prefetched; 0: none is
   bool table = false;  ///< CPU: one packed input is all that differs within a row, so results are
                        ///< looked up
