@@ -32,7 +32,7 @@ int short_width(Size size) {
 // Of short rows that do not follow each other in memory the CPU prefetches those that are so many
 // bytes later, but not what stays in its first cache: heads that are transposed, of 64 to 256 bf16,
 // took twice to three times as long without.
-constexpr int kBytesAhead = 2048;
+constexpr int kPrefetchedBytes = 2048;
 constexpr int kMostRowsAhead = 16;
 constexpr std::int64_t kLongestPrefetched = 1024;  // elements
 constexpr std::int64_t kCachedBits = 16384 * 8;
@@ -52,7 +52,7 @@ void prefetch_rows(Schedule& schedule, const ScratchVector<MergedAxis>& axes,
                      !are_one_range(axes, i) && extent_of(axes, operands[i], i) > kCachedBits;
     if (own.prefetched) widest = std::max(widest, bits(operands[i].dtype) / 8 * schedule.width);
   }
-  if (widest != 0) schedule.rows_ahead = std::clamp(kBytesAhead / widest, 1, kMostRowsAhead);
+  if (widest != 0) schedule.rows_ahead = std::clamp(kPrefetchedBytes / widest, 1, kMostRowsAhead);
 }
 
 // For the CPU: a row of few elements takes as long as one of many, and the last ones of a vector
