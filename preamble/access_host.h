@@ -68,9 +68,11 @@ KILN_FN void fill_offsets(Offset* offsets, const Index (&extents)[Axes],
   for (Index i = 0; i < count; ++i) {
     offsets[i] = offset;
     for (int axis = Axes; axis-- > 0;) {
-      offset += strides[axis];
-      if (++at[axis] < extents[axis]) break;
-      offset -= Offset(extents[axis]) * strides[axis];
+      if (++at[axis] < extents[axis]) {
+        offset += strides[axis];
+        break;
+      }
+      offset -= Offset(extents[axis] - 1) * strides[axis];
       at[axis] = 0;
     }
   }
@@ -78,8 +80,16 @@ KILN_FN void fill_offsets(Offset* offsets, const Index (&extents)[Axes],
 template <int Lanes, class T, class Offset>
 KILN_FN CopiedLanes<T, Lanes> gather_at(const T* row, const Offset* offsets, int lanes) {
   CopiedLanes<T, Lanes> copied;
-  KILN_ONE_BY_ONE for (int i = 0; i < lanes; ++i) copied.lane[i] = row[offsets[i]];
+  if constexpr (sizeof(T) >= 4) {
+    for (int i = 0; i < lanes; ++i) copied.lane[i] = row[offsets[i]];
+  } else {
+    KILN_ONE_BY_ONE for (int i = 0; i < lanes; ++i) copied.lane[i] = row[offsets[i]];
+  }
   return copied;
+}
+template <class T, class Offset, class Lanes>
+KILN_FN void scatter_at(T* row, const Offset* offsets, int lanes, const Lanes& values) {
+  KILN_ONE_BY_ONE for (int i = 0; i < lanes; ++i) row[offsets[i]] = values[i];
 }
 #undef KILN_ONE_BY_ONE
 template <int Lanes, class T, class Index>

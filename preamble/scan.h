@@ -162,7 +162,7 @@ KILN_FN void transpose_quads(Vector (&a)[4]) {
   }
 }
 
-// The lanes of `b` whose bits in kWhich are set, and those of `a`.
+// The lanes of `b` whose bits in `which` are set, and those of `a`.
 #define KILN_PICK_SECOND(a, b, which)                                                              \
   KILN_PICK_WORDS(a, b, (which) >> 0 & 1 ? 16 : 0, (which) >> 1 & 1 ? 17 : 1,                      \
                   (which) >> 2 & 1 ? 18 : 2, (which) >> 3 & 1 ? 19 : 3, (which) >> 4 & 1 ? 20 : 4, \

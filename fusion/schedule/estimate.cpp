@@ -345,6 +345,17 @@ bool fills_gaps(const Layout& layout, std::size_t operand) {
   return any;
 }
 
+// From an element of a row to the nearest other one that a work item has.
+std::int64_t nearest_stride(const Layout& layout, std::size_t operand) {
+  std::int64_t nearest = 0;
+  for (int n = 1; n <= layout.schedule.row_axes; ++n) {
+    const std::int64_t stride =
+        std::abs(layout.strides(operand, layout.shape.size() - static_cast<std::size_t>(n)));
+    if (stride != 0 && (nearest == 0 || stride < nearest)) nearest = stride;
+  }
+  return nearest;
+}
+
 // The same of running results on GPUs: what comes next waits for what is before it. Of 25 functions
 // an H200 reaches 0.68 to 1 of a copy, half of them more than 0.85.
 double in_order(const Layout& layout) {
@@ -384,11 +395,12 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
       if (layout.strides(i, k) != 0) own *= static_cast<double>(layout.shape[k]);
     }
     const double width = bits(operands[i].dtype) / 8.0;
-    const double step = std::abs(static_cast<double>(layout.strides(i, inner))) * width;
+    const double step = std::abs(static_cast<double>(nearest_stride(layout, i))) * width;
     // Where elements are counted over all axes, rows are short, and what is read beside an element
     // is read by a neighbouring thread.
-    const bool far = layout.schedule.operands[i].access == Access::strided &&
-                     !layout.schedule.flat && !fills_gaps(layout, i);
+    const Access access = layout.schedule.operands[i].access;
+    const bool apart = access == Access::strided || access == Access::offsets;
+    const bool far = apart && !layout.schedule.flat && !fills_gaps(layout, i);
     const bool again = !operands[i].output && !layout.schedule.operands[i].row_invariant &&
                        layout.schedule.operands[i].outer_axes != 0;
     useful += own;

@@ -88,6 +88,9 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
       std::ranges::any_of(schedule.operands, [](const auto& o) { return is_staged(o.access); })) {
     return start + ": neighbouring threads take neighbours from shared memory";
   }
+  if (schedule.row_axes > 1) {
+    return fmt::format("up to {}: a part of a row of several axes", start);
+  }
   if (model.work.vector_bytes == 0) {
     return fmt::format("{}: part of a row, which the compiler vectorises", start);
   }

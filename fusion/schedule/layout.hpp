@@ -103,7 +103,8 @@ constexpr bool is_staged(Access access) {
 
 /// How a kernel accesses one operand.
 struct OperandSchedule {
-  std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
+  std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded,
+                                 ///< and others of its row but with Access::offsets)
   int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector; of a
                       ///< transposed operand, along the tile axis, or of what rows of a product
                       ///< have side by side; of one that is gathered, of each run of so many bytes,
@@ -300,7 +301,8 @@ enum class ScanSchedule : std::uint8_t { none, along, across };
 struct Schedule {
   Backend backend = Backend::host;
   int rank = 1;             ///< after merging; 1 for a plain vector
-  int width = 1;            ///< elements of a vector along the innermost axis
+  int width = 1;            ///< elements of a vector along the innermost axis; of a row of several
+                            ///< axes, the most that a work item has
   int vectors = 1;          ///< per work item
   int threads = 1;          ///< neighbouring work items that take such vectors in turn: a power of
                             ///< two

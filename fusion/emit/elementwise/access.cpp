@@ -241,7 +241,7 @@ void ElementEmitter::emit_results() {
       continue;
     }
     const bool in_rows = operands_.moves_in_vectors(i);
-    if (collects(i)) {
+    if (collects(i) || schedule_.operands[i].access == Access::offsets) {
       line(3, "auto {0}_lanes = collect<width.size>({0}_data);", name);
     } else if (moves_[i].in_blocks && schedule_.streamed) {
       line(3, "Collected<f16_lane, width.size> {}_lanes;", name);
@@ -297,6 +297,9 @@ void ElementEmitter::emit_stores() {
                              schedule_.operands[i].alignment, operand.name)
                : fmt::format("scatter_addressed(width, first, {0}_address, {1}, {0}_lanes)",
                              operand.name, operands_.inner_stride(i)));
+    } else if (schedule_.operands[i].access == Access::offsets) {
+      line(3, "scatter_at({0}, {1}_offsets, lanes, {1}_lanes);", operands_.row_pointer(i),
+           operand.name);
     } else if (schedule_.table) {
       line(3, "{}({}, first, lanes, {});", schedule_.streamed ? "stream" : "put",
            operands_.row_pointer(i), looked_up(i));

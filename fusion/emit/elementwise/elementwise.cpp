@@ -104,7 +104,8 @@ void ElementEmitter::emit_offsets() {
   }
   line(1, "const {} beside = {};", index_, beside);
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (schedule_.operands[i].access != Access::offsets || !operands_.is_read(i)) continue;
+    const bool moves = operands_[i].output || operands_.is_read(i);
+    if (schedule_.operands[i].access != Access::offsets || !moves) continue;
     std::string strides;
     for (std::uint32_t k = first; k < operands_.rank(); ++k) {
       strides += (strides.empty() ? "" : ", ") + operands_.stride_along(i, k);
@@ -114,8 +115,7 @@ void ElementEmitter::emit_offsets() {
   }
 }
 
-// Of a row that comes later. There is none after the last one, whose address is a valid operand of
-// a prefetch nevertheless.
+// Of a row that comes later. After the last one there is none, and a prefetch may have any address.
 void ElementEmitter::emit_prefetches() {
   line(2, "{{");
   line(3, "const {} ahead = row + {};", index_, schedule_.rows_ahead);

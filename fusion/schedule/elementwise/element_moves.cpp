@@ -1,7 +1,5 @@
 #include "fusion/schedule/elementwise/element_moves.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "fusion/graph/dtype_lattice.hpp"

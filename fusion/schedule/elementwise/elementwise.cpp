@@ -57,18 +57,20 @@ void prefetch_rows(Schedule& schedule, const ScratchVector<MergedAxis>& axes,
 
 // For the CPU: a row of few elements takes as long as one of many, and the last ones of a vector
 // are computed one by one. So many of the innermost axes are one row instead, of which a work item
-// has up to kRowElements, and which is one range of every output; of other operands a table has the
-// offsets of its elements. x.transpose(0, 2, 1) of bf16 with 2 to 12 channels takes 0.12 to 0.5 of
-// the time.
-constexpr std::int64_t kFewElements = 32;
-constexpr std::int64_t kWholeVector = 16;
+// has up to kRowElements; where operands are no range of memory, a table has the offsets of their
+// elements. x.transpose(0, 2, 1) of bf16 with 2 to 12 channels takes 0.12 to 0.5 of the time, of
+// 20 to 28 elements of 16 bits 0.6 to 0.75, but of f32 1.25.
+constexpr std::int64_t kFewElements = 16;
+constexpr std::int64_t kFewNarrowElements = 32;
 constexpr int kRowElements = 512;
 
 std::size_t axes_of_row(const ScratchVector<MergedAxis>& axes,
                         std::span<const SizedOperand> operands) {
-  if (axes.size() < 2 || axes.back().size >= kFewElements || axes.back().size % kWholeVector == 0) {
-    return 1;
-  }
+  if (axes.size() < 2) return 1;
+  const bool narrow = std::ranges::all_of(
+      operands, [](const SizedOperand& operand) { return bits(operand.dtype) <= 16; });
+  const Size inner = axes.back().size;
+  if (inner >= (narrow ? kFewNarrowElements : kFewElements) || inner == kFewElements) return 1;
   const bool plain = std::ranges::none_of(operands, [](const SizedOperand& operand) {
     return operand.iota || operand.indexed.exists() || is_packed(operand.dtype);
   });
@@ -76,14 +78,18 @@ std::size_t axes_of_row(const ScratchVector<MergedAxis>& axes,
   Size elements = 1;
   std::size_t row = 0;
   while (row < axes.size() && elements * 2 <= kRowElements) {
-    const MergedAxis& axis = axes[axes.size() - 1 - row];
-    for (std::size_t i = 0; i < operands.size(); ++i) {
-      if (operands[i].output && axis.strides[i] != elements) return std::max<std::size_t>(row, 1);
-    }
-    elements *= axis.size;
+    elements *= axes[axes.size() - 1 - row].size;
     ++row;
   }
   return row;
+}
+
+// Of the first axis of a row so many elements that vectors and stores past the caches are whole.
+Size elements_of_part(Size axis, Size beside) {
+  constexpr std::int64_t kWhole = 32;
+  const Size most = kRowElements / beside;
+  if (axis <= most) return axis;
+  return most < kWhole ? most : most / kWhole * kWhole;
 }
 
 // The axes with those of a row as one, along which an operand's elements follow each other, repeat,
@@ -343,7 +349,7 @@ SizedLayout plan_layout(const Sizes& shape, std::span<const SizedOperand> operan
   if (row_axes > 1) {
     Size beside = 1;  // an element of the first axis of a row
     for (std::size_t k = 1; k < row_axes; ++k) beside *= axes[axes.size() - k].size;
-    layout.row_part = std::min<Size>(axes[axes.size() - row_axes].size, kRowElements / beside);
+    layout.row_part = elements_of_part(axes[axes.size() - row_axes].size, beside);
   } else if (backend == Backend::host && tile == 0 && !layout.schedule.table && axes.size() > 1 &&
              inner.size <= kShortRow) {
     most = std::min(most, short_width(inner.size));
@@ -376,12 +382,17 @@ SizedLayout plan_layout(const Sizes& shape, std::span<const SizedOperand> operan
   for (std::size_t k = 0; k + 1 < rows.size() && !counted; ++k) {
     layout.work_items *= blocks(rows[k].size, tile != 0 && k == tile_axis ? tile_rows : 1);
   }
-  // On the CPU a short row has fewer elements than a work item could.
+  // On the CPU a short row has fewer elements than a work item could, and beyond what is in a table
+  // no element is addressed.
   const Size filled =
       backend == Backend::host ? std::min<Size>(inner.size, width) : Size{width} * vectors;
-  const Size elements = layout.work_items * (tile == 0 ? filled : tile_rows * tile);
+  Size elements = layout.work_items * (tile == 0 ? filled : tile_rows * tile);
+  if (row_axes > 1) {
+    elements = 1;
+    for (const MergedAxis& axis : axes) elements *= axis.size;
+  }
   layout.schedule.wide_index =
-      needs_wide_index(axes, operands, elements, width * vectors * threads);
+      needs_wide_index(axes, operands, elements, row_axes > 1 ? 1 : width * vectors * threads);
   if (row_axes == 1) prefetch_rows(layout.schedule, axes, operands);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     // A CPU loads from any address at the same cost, so alignment there is no reason for another

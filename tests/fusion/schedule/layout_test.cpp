@@ -407,7 +407,7 @@ TEST(Layout, TheHostTakesShortAxesAsOneRow) {
   };
   const Layout images = plan(1024, 3);
   EXPECT_EQ(images.schedule.row_axes, 2);
-  EXPECT_EQ(images.row_part, 170) << "up to 512 elements";
+  EXPECT_EQ(images.row_part, 160) << "up to 512 elements, whole vectors";
   EXPECT_EQ(images.row_items(), 7);
   EXPECT_EQ(images.work_items, 7000u);
   EXPECT_EQ(images.schedule.operands[0].access, Access::offsets);
@@ -420,7 +420,11 @@ TEST(Layout, TheHostTakesShortAxesAsOneRow) {
   EXPECT_EQ(plan(1024, 31).schedule.row_axes, 2);
   EXPECT_EQ(plan(1024, 16).schedule.row_axes, 1) << "rows are whole vectors";
   EXPECT_EQ(plan(1024, 33).schedule.row_axes, 1) << "they are long enough";
-  EXPECT_EQ(plan(1024, 3, 1).schedule.row_axes, 1) << "what is stored is no range";
+  EXPECT_EQ(plan(1024, 3, 1).schedule.row_axes, 2);
+  EXPECT_EQ(plan(1024, 3, 1).schedule.operands[3].access, Access::offsets) << "no range";
+  const std::vector<Operand> far = {operand(DType::bf16, {1, 1 << 22}),
+                                    operand(DType::bf16, {3, 1}, true)};
+  EXPECT_FALSE(plan_layout({1 << 22, 3}, far, Backend::host).schedule.wide_index);
 }
 
 TEST(Layout, TheHostPrefetchesRowsThatDoNotFollowEachOther) {

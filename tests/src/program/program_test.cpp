@@ -66,6 +66,7 @@ TEST_P(Programs, OfShortAxes) {
         testing::random_array(DType::f16, {3, channels, height, 2}, 10),
         testing::random_array(DType::f32, {channels}, 11)};
     check("transpose(x, 0, 2, 3, 1) * w, f16(transpose(x, 0, 2, 3, 1))", inputs, 1e-5);
+    check("concat(-1, transpose(x, 0, 2, 3, 1) * w, expand_dims(x[:, 0] * 2.0, 3))", inputs, 1e-5);
   }
 }
 
