@@ -394,9 +394,51 @@ KILN_FN Floats minus_zero_point(Floats numbers, f32 zero_point) { return numbers
 
 template <int Count>
 struct VectorSums {
-  Floats vector[Count] = {};
+  Floats vector[Count];
   KILN_MEMBER Floats& operator[](int i) { return vector[i]; }
 };
+#if KILN_HOST
+// GCC makes no vectors of sizes that depend on a template's argument.
+template <int Lanes>
+struct FloatsOf;
+template <>
+struct FloatsOf<2> {
+  typedef f32 Type __attribute__((vector_size(8)));
+};
+template <>
+struct FloatsOf<4> {
+  typedef f32 Type __attribute__((vector_size(16)));
+};
+template <>
+struct FloatsOf<8> {
+  typedef f32 Type __attribute__((vector_size(32)));
+};
+template <int Lanes>
+KILN_FN f32 total_of_halves(const void* lanes) {
+  using Half = typename FloatsOf<Lanes / 2>::Type;
+  Half halves[2];
+  __builtin_memcpy(halves, lanes, sizeof halves);
+  const Half sum = halves[0] + halves[1];
+  if constexpr (Lanes == 4) {
+    return sum[0] + sum[1];
+  } else {
+    return total_of_halves<Lanes / 2>(&sum);
+  }
+}
+#endif
+template <class Reduction, int Count>
+KILN_FN VectorSums<Count> combine_results(const VectorSums<Count>& a, const VectorSums<Count>& b) {
+  VectorSums<Count> result;
+  KILN_EACH_VECTOR(i, Count) result.vector[i] = a.vector[i] + b.vector[i];
+  return result;
+}
+template <int Count>
+KILN_FN Lanes<f32, Count * kSimd> lanes_of_sums(const VectorSums<Count>& sums) {
+  Lanes<f32, Count * kSimd> lanes;
+  static_assert(sizeof lanes == sizeof sums, "lanes_of_sums: lanes are those of the vectors");
+  __builtin_memcpy(&lanes, &sums, sizeof lanes);
+  return lanes;
+}
 template <int Count>
 KILN_FN void carry(VectorSums<Count>& all, VectorSums<Count>& block) {
   KILN_EACH_VECTOR(i, Count) {
@@ -411,12 +453,21 @@ KILN_FN void carry_scaled(VectorSums<Count>& all, VectorSums<Count>& group, f32 
     group.vector[i] = Floats{};
   }
 }
+// In pairs, half of all lanes apart first.
 template <int Count>
-KILN_FN f32 total(const VectorSums<Count>& sums) {
-  Lanes<f32, Count * kSimd> lanes;
-  static_assert(sizeof lanes == sizeof sums, "total: lanes are those of the vectors");
-  __builtin_memcpy(&lanes, &sums, sizeof lanes);
+KILN_FN f32 total(VectorSums<Count> sums) {
+#if KILN_HOST
+  if constexpr (Count > 1) {
+    VectorSums<Count / 2> half;
+    KILN_EACH_VECTOR(i, Count / 2) half.vector[i] = sums.vector[i] + sums.vector[i + Count / 2];
+    return total(half);
+  } else {
+    return total_of_halves<kSimd>(&sums.vector[0]);
+  }
+#else
+  Lanes<f32, Count* kSimd> lanes = lanes_of_sums(sums);
   return fold<Sum, Count * kSimd>(lanes);
+#endif
 }
 
 #if KILN_HOST

@@ -425,14 +425,81 @@ KILN_FN Index row_or_last(Index row, Index count) {
 // three times |s n + b|, so the error is at most three times the bound above. A sum that is not
 // finite is recomputed term by term.
 //
+// Products of weights of more than 8 bits follow the tree of rows (LaneSlots below, or as
+// VectorSums on the CPU): each lane of a vector has results of its own, which are combined last.
+//
 // Where x are integers too (product_integers.h), the products of a vector are added up exactly, so
 // W / A is 1 there.
+
+// ---- the vectors of a row, in turns -------------------------------------------------------------
+
+// The turn whose vectors are taken as number `turn`: pairs half of all apart come one after the
+// other.
+template <int Turns>
+KILN_FN u32 reversed_turn(u32 turn) {
+  u32 result = 0;
+  KILN_UNROLL for (int bit = 1; bit < Turns; bit *= 2) {
+    result = result * 2 + (turn & 1u);
+    turn >>= 1;
+  }
+  return result;
+}
+#if KILN_HOST
+#define KILN_EACH_TURN(turn, turns) for (u32 turn = 0; turn < turns; ++turn)
+#else
+#define KILN_EACH_TURN(turn, turns) _Pragma("unroll 1") for (u32 turn = 0; turn < turns; ++turn)
+#endif
+
+// Two partial results of each lane.
+template <class Reduction, class T>
+KILN_FN T combine_results(T a, T b) {
+  return Reduction::combine(a, b);
+}
+template <class Reduction, class T, int Width>
+KILN_FN Lanes<T, Width> combine_results(const Lanes<T, Width>& a, const Lanes<T, Width>& b) {
+  Lanes<T, Width> result;
+  KILN_EACH(i, Width) result.lane[i] = Reduction::combine(a.lane[i], b.lane[i]);
+  return result;
+}
+
+// What a thread has after some turns: of each power of two of these the results, if their number
+// has it. With the last turn all are combined.
+template <class T, int Count, int Results>
+struct Turns {
+  static constexpr int levels(int count) { return count <= 2 ? 1 : 1 + levels((count + 1) / 2); }
+  enum : int { kLevels = levels(Count) };
+  T of[kLevels][Results];
+#if KILN_HOST
+  template <class Reduction>
+  KILN_MEMBER void add(u32 turn, T (&value)[Results]) {
+    int level = 0;
+    for (; (turn >> level & 1u) != 0; ++level) {
+      KILN_EACH(i, Results) value[i] = combine_results<Reduction>(of[level][i], value[i]);
+    }
+    if (level == kLevels) return;  // the last one
+    KILN_EACH(i, Results) of[level][i] = value[i];
+  }
+#else
+  template <class Reduction>
+  KILN_MEMBER void add(u32 turn, T (&value)[Results]) {
+    bool complete = true;
+    KILN_EACH(level, int(kLevels)) {
+      const bool combines = complete && (turn >> level & 1u) != 0;
+      KILN_EACH(i, Results) {
+        if (combines) value[i] = combine_results<Reduction>(of[level][i], value[i]);
+        if (complete && !combines) of[level][i] = value[i];
+      }
+      complete = combines;
+    }
+  }
+#endif
+};
 
 #if KILN_HOST
 
 // A thread has whole rows.
 #define KILN_FOR_VECTORS_OF_TURN(Index, threads, turns, turn, vector, count) \
-  for (Index vector = 0; vector < count; ++vector)
+  for (Index vector = ::kiln::reversed_turn<turns>(turn); vector < count; vector += turns)
 
 template <class T, int Threads, int Count>
 struct ManySlots {};
@@ -462,46 +529,13 @@ struct ProductThreads {
   }
 };
 
-// The turn whose vectors are taken as number `turn`: pairs half of all apart come one after the
-// other.
-template <int Turns>
-KILN_FN u32 reversed_turn(u32 turn) {
-  u32 result = 0;
-  KILN_UNROLL for (int bit = 1; bit < Turns; bit *= 2) {
-    result = result * 2 + (turn & 1u);
-    turn >>= 1;
-  }
-  return result;
-}
 template <class Index, int Threads, int Turns>
 KILN_FN Index first_of_turn(u32 turn) {
   return ProductThreads<Threads>::thread() + reversed_turn<Turns>(turn) * u32(Threads);
 }
-#define KILN_EACH_TURN(turn, turns) _Pragma("unroll 1") for (u32 turn = 0; turn < turns; ++turn)
 #define KILN_FOR_VECTORS_OF_TURN(Index, threads, turns, turn, vector, count)              \
   for (Index vector = ::kiln::first_of_turn<Index, threads, turns>(turn); vector < count; \
        vector += Index(threads) * turns)
-
-// What a thread has after some turns: of each power of two of these the results, if their number
-// has it. With the last turn all are combined.
-template <class T, int Count, int Results>
-struct Turns {
-  enum : int { kLevels = Count > 16 ? 5 : Count > 8 ? 4 : Count > 4 ? 3 : Count > 2 ? 2 : 1 };
-  static_assert(Count <= 32, "Turns: the powers of two of their number");
-  T of[kLevels][Results];
-  template <class Reduction>
-  __device__ __forceinline__ void add(u32 turn, T (&value)[Results]) {
-    bool complete = true;
-    KILN_EACH(level, int(kLevels)) {
-      const bool combines = complete && (turn >> level & 1u) != 0;
-      KILN_EACH(i, Results) {
-        if (combines) value[i] = Reduction::combine(of[level][i], value[i]);
-        if (complete && !combines) of[level][i] = value[i];
-      }
-      complete = combines;
-    }
-  }
-};
 
 template <class T, int Threads, int Count>
 struct ManySlots {
@@ -563,6 +597,100 @@ KILN_FN void reduce_all(T (&value)[Count], ManySlots<T, Threads, Count>& slots) 
   keep_apart(value);
 }
 
+// ---- sums that follow the tree of rows ----------------------------------------------------------
+
+// Each lane of a vector has results of its own (fusion/numerics.md): those of threads are combined
+// first, in the highest bits of their numbers, and those of a vector's lanes last. As long as a
+// thread has several lanes, of two threads each keeps one half of them.
+template <class Reduction, int Mask, int End, int Kept, class T, int Width, int Results>
+KILN_FN void scatter_lanes(Lanes<T, Width> (&sums)[Results]) {
+  if constexpr (Mask >= End) {
+    if constexpr (Kept > 1) {
+      const bool upper = (threadIdx.x & Mask) != 0;
+      KILN_EACH(i, Results) {
+        KILN_EACH(l, Kept / 2) {
+          T kept = sums[i].lane[l];
+          T given = sums[i].lane[l + Kept / 2];
+          if (upper) {  // as in scatter_across() (reduce.h)
+            kept = sums[i].lane[l + Kept / 2];
+            given = sums[i].lane[l];
+          }
+          sums[i].lane[l] = Reduction::combine(kept, exchange<Mask, false>(given));
+        }
+      }
+      scatter_lanes<Reduction, Mask / 2, End, Kept / 2>(sums);
+    } else {
+      KILN_EACH(i, Results) {
+        sums[i].lane[0] = combine_lanes<Reduction, Mask, End>(sums[i].lane[0]);
+      }
+    }
+  }
+}
+
+// Then the lanes of a vector, which are in `Split` threads, from `Mask` down, and `Kept` in each.
+template <class Reduction, int Mask, int Split, int Kept, class T, int Width>
+KILN_FN T combine_scattered(Lanes<T, Width>& sum) {
+  if constexpr (Split == 1) {
+    return fold<Reduction, Kept>(sum);
+  } else {
+    KILN_EACH(l, Kept) {
+      sum.lane[l] = Reduction::combine(sum.lane[l], exchange<Mask, false>(sum.lane[l]));
+    }
+    return combine_scattered<Reduction, Mask / 2, Split / 2, Kept>(sum);
+  }
+}
+
+template <class T, int Threads, int Results, int Width>
+struct LaneSlots {
+  using Row = ProductThreads<Threads>;
+  enum : int {
+    kEnd = Row::kWaves == 1 ? 1 : int(Row::kNear),
+    kApart = Row::kTogether / kEnd,
+    kSplit = Width < kApart ? Width : kApart,
+    kKept = Width / kSplit,
+  };
+  // Threads that have the same have one place.
+  static __device__ __forceinline__ int place() {
+    const int lane = int(Row::lane());
+    return lane / (Row::kTogether / kSplit) * kEnd + lane % kEnd;
+  }
+  T wave[Row::kWaves][kSplit * kEnd][Results * kKept];
+  T all[Results];
+};
+
+// Every thread of the rows gets the results. Waves take turns in combining what all have of one.
+template <class Reduction, int Threads, class T, int Results, int Width>
+KILN_FN void reduce_lanes(T (&value)[Results], Lanes<T, Width> (&sums)[Results],
+                          LaneSlots<T, Threads, Results, Width>& slots) {
+  using Slots = LaneSlots<T, Threads, Results, Width>;
+  using Row = ProductThreads<Threads>;
+  constexpr int kTop = Row::kTogether / 2;
+  constexpr int kSplit = Slots::kSplit;
+  constexpr int kKept = Slots::kKept;
+  scatter_lanes<Reduction, kTop, Slots::kEnd, Width>(sums);
+  if constexpr (Row::kWaves == 1) {
+    KILN_EACH(i, Results) value[i] = combine_scattered<Reduction, kTop, kSplit, kKept>(sums[i]);
+  } else {
+    const int place = Slots::place();
+    KILN_EACH(i, Results) {
+      KILN_EACH(l, kKept) slots.wave[Row::wave()][place][i * kKept + l] = sums[i].lane[l];
+    }
+    KILN_SYNCHRONIZE();
+    for (int i = int(Row::wave()); i < Results; i += Row::kWaves) {
+      Lanes<T, kKept> sum;
+      KILN_EACH(l, kKept) {
+        sum.lane[l] = combine_lanes<Reduction, Row::kNear / 2, 1>(
+            combine_slots<Reduction, Row::kWaves, 1>(slots.wave, 0, place, i * kKept + l));
+      }
+      const T all = combine_scattered<Reduction, kTop, kSplit, kKept>(sum);
+      if (Row::lane() == 0) slots.all[i] = all;
+    }
+    KILN_SYNCHRONIZE();
+    KILN_EACH(i, Results) value[i] = slots.all[i];
+  }
+  keep_apart(value);
+}
+
 // ---- rows that are side by side in memory -------------------------------------------------------
 
 // Threads side by side take neighbouring rows, so that they read whole lines together; those of a
@@ -619,6 +747,56 @@ KILN_FN void reduce_beside(T (&value)[Count], SlotsBeside<T, Beside, Threads, Co
     }
     KILN_SYNCHRONIZE();
     KILN_EACH(i, Count) value[i] = slots.all[Row::column()][i];
+  }
+  keep_apart(value);
+}
+
+// The same of lanes, as above.
+template <class T, int Beside, int Threads, int Results, int Width>
+struct LaneSlotsBeside {
+  using Row = RowsBeside<Beside, Threads>;
+  enum : int {
+    kSplit = Width < int(Row::kTogether) ? Width : int(Row::kTogether),
+    kKept = Width / kSplit,
+    kApart = Row::kTogether / kSplit,  // threads that have the same
+  };
+  T group[Row::kGroups][kSplit * Beside][Results * kKept];
+  T all[Beside][Results];
+};
+template <class Reduction, int Beside, int Threads, class T, int Results, int Width>
+KILN_FN void reduce_lanes_beside(T (&value)[Results], Lanes<T, Width> (&sums)[Results],
+                                 LaneSlotsBeside<T, Beside, Threads, Results, Width>& slots) {
+  using Slots = LaneSlotsBeside<T, Beside, Threads, Results, Width>;
+  using Row = RowsBeside<Beside, Threads>;
+  constexpr int kTop = Beside * Row::kTogether / 2;
+  constexpr int kKept = Slots::kKept;
+  scatter_lanes<Reduction, kTop, Beside, Width>(sums);
+  if constexpr (Row::kGroups == 1) {
+    KILN_EACH(i, Results) {
+      value[i] = combine_scattered<Reduction, kTop, Slots::kSplit, kKept>(sums[i]);
+    }
+  } else {
+    const u32 place = Row::place() % Row::kTogether;
+    if (place % Slots::kApart == 0) {
+      const u32 own = place / Slots::kApart * Beside + Row::column();
+      KILN_EACH(i, Results) {
+        KILN_EACH(l, kKept) {
+          slots.group[Row::place() / Row::kTogether][own][i * kKept + l] = sums[i].lane[l];
+        }
+      }
+    }
+    KILN_SYNCHRONIZE();
+    for (u32 own = threadIdx.x; own < u32(Beside * Results); own += Beside * Threads) {
+      const int i = int(own % Results);
+      Lanes<T, Width> sum;
+      KILN_EACH(l, Width) {
+        sum.lane[l] = combine_slots<Reduction, Row::kGroups, 1>(
+            slots.group, 0, l / kKept * Beside + int(own / Results), i * kKept + l % kKept);
+      }
+      slots.all[own / Results][i] = fold<Reduction, Width>(sum);
+    }
+    KILN_SYNCHRONIZE();
+    KILN_EACH(i, Results) value[i] = slots.all[Row::column()][i];
   }
   keep_apart(value);
 }

@@ -18,6 +18,7 @@
 #define KILN_MEMBER __device__ __forceinline__
 #define KILN_UNROLL _Pragma("unroll")
 #define KILN_UNROLL_TWICE _Pragma("unroll 2")
+#define KILN_UNROLL_FOUR_TIMES _Pragma("unroll 4")
 #endif
 
 namespace kiln {

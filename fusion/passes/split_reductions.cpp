@@ -47,8 +47,8 @@ std::vector<bool> of_packed(const TypedGraph& graph) {
 }
 
 // Whether a reduction adds weights of up to eight bits, be they dequantised or not, times a vector
-// of 16-bit floats that several rows share, or several vectors. Where matrix instructions add such
-// products up (schedule/products/tile_layout.hpp), splits would have another order than all of it.
+// that several rows share, or several vectors. Such products have an order of their own
+// (fusion/numerics.md), and their splits would have another one than all of them.
 class SmallProducts {
  public:
   explicit SmallProducts(const ShapedGraph& graph) : graph_(graph) {
@@ -62,9 +62,7 @@ class SmallProducts {
     const TypedNode& product = graph_.graph.nodes[plain(node.operands[0])];
     if (product.op != Op::mul) return false;
     const auto is_of = [&](NodeId weights, NodeId vector) {
-      const DType dtype = graph_.graph.nodes[plain(vector)].dtype;
-      return (dtype == DType::bf16 || dtype == DType::f16) && of_weights_[weights] &&
-             is_shared(weights, vector, graph_.shapes[sum]);
+      return of_weights_[weights] && is_shared(weights, vector, graph_.shapes[sum]);
     };
     return is_of(product.operands[0], product.operands[1]) ||
            is_of(product.operands[1], product.operands[0]);
@@ -124,8 +122,7 @@ class Splitter {
       const NodeId reduced = node.arity > 0 ? from_.graph.nodes[id].operands[0] : id;
       // Where a row ends, only its kernel knows.
       const bool bounded = any_bounds && !ends[reduced].empty();
-      const bool whole = model_.whole_products && small_products.has(id);
-      if (is_reduction(node.op) && !packed[reduced] && !bounded && !whole) {
+      if (is_reduction(node.op) && !packed[reduced] && !bounded && !small_products.has(id)) {
         const Dims& rows = to_.shape(node.operands[0]);
         const bool read_again = std::ranges::find(again, rows) != again.end();
         splits = splits_of(rows, from_.shapes[id], read_again, model_);

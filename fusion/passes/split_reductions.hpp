@@ -25,9 +25,6 @@ struct SplitModel {
   std::int64_t least_length = 1 << 14;  ///< of columns: elements of half a split, or of one
   std::int64_t least_splits = 4;        ///< fewer gain less than a kernel more costs
   std::int64_t most_blocks = 1 << 13;   ///< of the splits of all rows
-  bool whole_products =
-      false;                ///< sums of small weights times vectors of 16-bit floats, which matrix
-                            ///< instructions add up in an order of their own, are not split
   std::int64_t forced = 0;  ///< splits that a test asks for, as far as the tree has them; 0: as
                             ///< many as are worth it
 };

@@ -243,10 +243,13 @@ struct PrologueSchedule {
 
 /// How a kernel of matrix-vector products maps rows and columns to threads (product_layout.hpp).
 struct ProductSchedule {
-  int rows = 0;     ///< of a thread; 0: no such kernel
-  int columns = 1;  ///< results of each row
-  int lanes = 1;    ///< of a vector, computed at a time
-  int turns = 1;    ///< GPUs: how many threads' vectors of a row each thread takes, a power of two
+  int rows = 0;         ///< of a thread; 0: no such kernel
+  int columns = 1;      ///< results of each row
+  int lanes = 1;        ///< of a vector, computed at a time
+  int turns = 1;        ///< how many threads' vectors of a row each thread takes, a power of two
+  bool tree = false;    ///< lanes of vectors have results of their own, which are combined last, so
+                        ///< that sums follow the tree of rows (fusion/numerics.md)
+  int in_flight = 1;    ///< GPUs: vectors of each row that a thread loads before it adds them up
   bool across = false;  ///< neighbours in memory are of neighbouring rows, not of one row
   int beside = 0;       ///< GPUs: then threads side by side, a power of two, take such rows
   int vector_axes = 1;  ///< the collapsed axes that are counted as one, along which vectors go
@@ -255,6 +258,7 @@ struct ProductSchedule {
   friend bool operator==(const ProductSchedule& a, const ProductSchedule& b) {
     return a.rows == b.rows &&
            (a.rows == 0 || (a.columns == b.columns && a.lanes == b.lanes && a.turns == b.turns &&
+                            a.tree == b.tree && a.in_flight == b.in_flight &&
                             a.beside == b.beside && a.across == b.across && a.tiles == b.tiles &&
                             a.vector_axes == b.vector_axes && a.prologue == b.prologue));
   }

@@ -94,8 +94,14 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
       if (const int tiles = schedule.products.tiles.beside; tiles != 0) {
         text += fmt::format(", {} tile{} beside each other", tiles, tiles == 1 ? "" : "s");
       }
-    } else if (schedule.products.turns > 1) {
-      text += fmt::format(", in {} turns", schedule.products.turns);
+    } else {
+      if (schedule.products.turns > 1) {
+        text += fmt::format(", in {} turns", schedule.products.turns);
+      }
+      if (schedule.products.tree) text += ", added up as rows are";
+      if (const int loaded = schedule.products.in_flight; loaded > 1) {
+        text += fmt::format(", {} vectors loaded at a time", loaded);
+      }
     }
     if (const PrologueSchedule& own = schedule.products.prologue; own.threads != 0) {
       text += fmt::format(", vectors computed first by {} threads of a block, {} element{} each",

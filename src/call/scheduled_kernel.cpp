@@ -78,7 +78,8 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
   if (products.rows != 0) {
     add({of(products.rows), of(products.columns), of(products.lanes), of(tiles.steps_per_group),
          of(tiles.steps), of(tiles.sets), of(tiles.run), of(tiles.sums), of(tiles.min_blocks),
-         of(products.turns), of(products.vector_axes), of(products.beside), of(products.across)});
+         of(products.turns), of(products.vector_axes), of(products.beside), of(products.across),
+         of(products.tree), of(products.in_flight)});
     add({of(products.prologue.threads), of(products.prologue.elements),
          of(products.prologue.width)});
     add({of(tiles.whole), of(tiles.prefetch), of(tiles.x_in_smem), of(tiles.x_in_registers),

@@ -70,7 +70,6 @@ Prepared prepare(const Definition& definition, const CallTypes& call,
   graph = fusion::optimise(graph);
   if (fuse) graph = fusion::split_attention(graph);
   fusion::SplitModel splits;
-  splits.whole_products = !call.target.empty() && features_of(call.target).tiles;
   splits.forced = definition.forced.parts;
   fusion::SplitGraph split = fusion::split_reductions(graph, splits);
   prepared.lengths = std::move(split.lengths);

@@ -127,9 +127,14 @@ class ProductEmitter : private ProductAxes {
                                           : "KILN_EACH";
   }
 
-  // The loop over the elements of the rows, which GPUs go through in turns
-  // (ProductSchedule::turns).
+  // The loop over the elements of the rows, in turns (ProductSchedule::turns).
   bool sums_in_blocks(const TypedNode& node) const;
+  /// CPU: whether groups, which vectors do not go beyond, are gone through in a loop of their own.
+  bool goes_group_by_group() const { return host() && has_groups() && !products_.tree; }
+  bool has_parts() const { return products_.lanes < schedule_.width; }
+  std::string sums_type(const TypedNode& node) const;
+  std::string turn_type(const TypedNode& node) const;
+  std::string fold_of(std::string_view op, int lanes) const;
   void declare_results();
   void sum_up();
   void begin_turns();

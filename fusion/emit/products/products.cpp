@@ -130,16 +130,20 @@ void ProductEmitter::collect_parameters() {
 
 void ProductEmitter::shared_memory() {
   if (in_tiles()) declare_tiles();
+  if (products_.tree && host()) return;
   std::vector<std::string> declared;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.is_summed(id)) continue;
     std::string name = slots_of(id);
     if (std::ranges::find(declared, name) != declared.end()) continue;
-    const std::string type =
-        goes_across() ? fmt::format("SlotsBeside<{}, {}, ", compute_type(graph_.nodes[id].dtype),
-                                    products_.beside)
-                      : fmt::format("ManySlots<{}, ", compute_type(graph_.nodes[id].dtype));
-    out_.line(1, "KILN_SHARED {}{}, {}> {};", type, shares_.threads, results(), name);
+    const std::string_view type = compute_type(graph_.nodes[id].dtype);
+    const std::string_view kind = products_.tree  ? goes_across() ? "LaneSlotsBeside" : "LaneSlots"
+                                  : goes_across() ? "SlotsBeside"
+                                                  : "ManySlots";
+    const std::string beside = goes_across() ? fmt::format(", {}", products_.beside) : "";
+    const std::string lanes = products_.tree ? fmt::format(", {}", schedule_.width) : "";
+    out_.line(1, "KILN_SHARED {}<{}{}, {}, {}{}> {};", kind, type, beside, shares_.threads,
+              results(), lanes, name);
     declared.push_back(std::move(name));
   }
   if (goes_across() && (nodes_.has_fast_path() || nodes_.has_forms())) {

@@ -12,13 +12,15 @@
 namespace kiln::fusion {
 
 bool ProductEmitter::sums_in_blocks(const TypedNode& node) const {
-  return (adds(node) || node.op == Op::prod) && !is_integer(node.dtype);
+  return !products_.tree && (adds(node) || node.op == Op::prod) && !is_integer(node.dtype);
 }
 
 void ProductEmitter::declare_results() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (nodes_.is_summed(id)) {
-      out_.line(2, "{} {}_of[{}];", compute_type(graph_.nodes[id].dtype), names_[id], results());
+    if (!nodes_.is_summed(id)) continue;
+    out_.line(2, "{} {}_of[{}];", compute_type(graph_.nodes[id].dtype), names_[id], results());
+    if (products_.tree) {
+      out_.line(2, "{} {}_sums[{}];", turn_type(graph_.nodes[id]), names_[id], results());
     }
   }
 }
@@ -32,24 +34,44 @@ void ProductEmitter::sum_up() {
   end_turns();
 }
 
+// What a thread adds vectors to.
+std::string ProductEmitter::sums_type(const TypedNode& node) const {
+  if (!loops_.in_vectors) {
+    return fmt::format("Lanes<{}, {}>", compute_type(node.dtype), loops_.lanes_per_sum);
+  }
+  if (host()) return products_.tree ? "VectorSums<kVectors>" : "VectorSums<kVectorSums>";
+  return fmt::format("VectorSums<{}>", products_.tree ? schedule_.width / 2 : 1);
+}
+
+// What it has of a sum after a turn.
+std::string ProductEmitter::turn_type(const TypedNode& node) const {
+  const std::string_view type = compute_type(node.dtype);
+  if (!products_.tree) return std::string(type);
+  if (loops_.in_vectors && host()) return sums_type(node);
+  return fmt::format("Lanes<{}, {}>", type, schedule_.width);
+}
+
 // The order in which vectors are added up is the one in which threads would, had each a turn of its
 // own (preamble/products.h).
 void ProductEmitter::begin_turns() {
+  if (host() && products_.tree) out_.line(2, "{} done = 0;", index_);
   if (products_.turns == 1) return;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.is_summed(id)) continue;
-    out_.line(2, "Turns<{}, {}, {}> {}_turns;", compute_type(graph_.nodes[id].dtype),
-              products_.turns, results(), names_[id]);
+    out_.line(2, "Turns<{}, {}, {}> {}_turns;", turn_type(graph_.nodes[id]), products_.turns,
+              results(), names_[id]);
   }
   out_.line(2, "KILN_EACH_TURN(turn, {}) {{", products_.turns);
   out_.indent(1);
 }
 
 void ProductEmitter::take_total(NodeId sum, const std::string& total) {
-  out_.line(2, "{}{}_of[{}] = {};", loops(every_result()), names_[sum], result_index(), total);
+  const std::string_view kept = products_.tree ? "sums" : "of";
+  out_.line(2, "{}{}_{}[{}] = {};", loops(every_result()), names_[sum], kept, result_index(),
+            total);
   if (products_.turns == 1) return;
-  out_.line(2, "{0}_turns.add<{1}>(turn, {0}_of);", names_[sum],
-            info(graph_.nodes[sum].op).combiner);
+  out_.line(2, "{0}_turns.add<{1}>(turn, {0}_{2});", names_[sum],
+            info(graph_.nodes[sum].op).combiner, kept);
 }
 
 // Then combines what the threads of the rows have.
@@ -61,12 +83,21 @@ void ProductEmitter::end_turns() {
   bool first = true;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.is_summed(id)) continue;
+    const std::string_view op = info(graph_.nodes[id].op).combiner;
+    if (products_.tree && host()) {
+      out_.line(2, "{}{}_of[{}] = {}({}_sums[{}]);", loops(every_result()), names_[id],
+                result_index(), fold_of(op, schedule_.width), names_[id], result_index());
+      continue;
+    }
     const std::string beside = goes_across() ? fmt::format("{}, ", products_.beside) : "";
     if (loops_.share_slots && !first) out_.line(2, "KILN_SYNCHRONIZE();");
     first = false;
-    out_.line(2, "{}<{}, {}{}>({}_of, {});", goes_across() ? "reduce_beside" : "reduce_all",
-              info(graph_.nodes[id].op).combiner, beside, shares_.threads, names_[id],
-              slots_of(id));
+    const std::string lanes = products_.tree ? fmt::format("{}_sums, ", names_[id]) : "";
+    out_.line(2, "{}{}<{}, {}{}>({}_of, {}{});", products_.tree ? "reduce_lanes" : "reduce",
+              goes_across()    ? "_beside"
+              : products_.tree ? ""
+                               : "_all",
+              op, beside, shares_.threads, names_[id], lanes, slots_of(id));
   }
 }
 
@@ -102,12 +133,10 @@ void ProductEmitter::begin_sums() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!nodes_.is_summed(id)) continue;
-    const std::string type =
-        loops_.in_vectors
-            ? std::string(host() ? "VectorSums<kVectorSums>" : "VectorSums<1>")
-            : fmt::format("Lanes<{}, {}>", compute_type(node.dtype), loops_.lanes_per_sum);
+    const std::string type = sums_type(node);
     const auto declare = [&](std::string_view suffix) {
-      out_.line(2, "{} {}_{}{};", type, names_[id], suffix, extents(every_result()));
+      out_.line(2, "{} {}_{}{}{};", type, names_[id], suffix, extents(every_result()),
+                loops_.in_vectors ? " = {}" : "");
       if (loops_.in_vectors) return;
       out_.line(2, "{}{}_{}{} = identity_lanes<{}, {}, {}>();", loops(every_result()), names_[id],
                 suffix, indices(every_result()), info(node.op).combiner, compute_type(node.dtype),
@@ -125,7 +154,7 @@ void ProductEmitter::begin_vectors() {
   in_groups_ = loops_.several_groups;
   if (in_groups_) out_.line(2, "const {} groups = divide(vectors, columns);", index_);
   before_groups_ = out_.here();
-  if (host() && has_groups()) {
+  if (goes_group_by_group()) {
     out_.line(2, "for ({} group = 0, vector = 0; vector < vectors; ++group) {{", index_);
     if (in_groups_) out_.line(3, "const u32 g = u32(group % kGroups);");
     out_.coordinates(3, index_, "group", first_reduced(), inner());
@@ -140,6 +169,9 @@ void ProductEmitter::begin_vectors() {
     out_.line(2, "KILN_FOR_VECTORS_BESIDE({}, {}, {}, {}, {}, vector, vectors) {{", index_,
               products_.beside, shares_.threads, products_.turns, turn);
   } else {
+    if (products_.in_flight > 1) {
+      out_.line(2, "KILN_UNROLL_{}", products_.in_flight == 2 ? "TWICE" : "FOUR_TIMES");
+    }
     out_.line(2, "KILN_FOR_VECTORS_OF_TURN({}, {}, {}, {}, vector, vectors) {{", index_,
               shares_.threads, products_.turns, turn);
   }
@@ -154,7 +186,8 @@ void ProductEmitter::begin_vectors() {
 }
 
 void ProductEmitter::end_vectors() {
-  if (host() && has_groups()) {
+  if (host() && products_.tree) out_.line(3, "++done;");
+  if (goes_group_by_group()) {
     out_.indent(-1);
     out_.line(3, "}}");
   }
@@ -175,13 +208,12 @@ void ProductEmitter::for_each_vector() {
       out_.line(3, "{}", line);
     }
   }
-  const bool parts = products_.lanes < schedule_.width;
-  if (parts) {
+  if (has_parts()) {
     out_.line(3, "KILN_EACH(part, {}) {{", schedule_.width / products_.lanes);
   } else {
     out_.line(3, "{{");
   }
-  first_ = parts ? fmt::format("first + {}(part * {})", index_, products_.lanes) : "first";
+  first_ = has_parts() ? fmt::format("first + {}(part * {})", index_, products_.lanes) : "first";
   row_invariant_elements();
   add_activations(Loop::part);
   rows_elements();
@@ -258,9 +290,13 @@ void ProductEmitter::load(std::size_t i, int depth, int width, const std::string
 void ProductEmitter::prefetch(std::size_t i, int depth, int width, const Scope& scope,
                               const std::string& lanes) {
   const OperandText& operand = operands_[i];
+  // Turns go back and forth in a row; what is prefetched meanwhile is in the order of memory.
+  const std::string from =
+      products_.tree && !has_groups()
+          ? fmt::format("{}_data + {} + done * {}", operand.name, row_text(i), width)
+          : lanes;
   out_.line(depth, "{}prefetch_lanes<{}, {}>({}, i64({}) * {});", loops(scope),
-            storage_type(operand.dtype), width, lanes, operand.stride_name(row_axis()),
-            loops_.rows);
+            storage_type(operand.dtype), width, from, operand.stride_name(row_axis()), loops_.rows);
 }
 
 // Writes what all rows share of a part of a vector: it is computed once and kept.
@@ -342,7 +378,8 @@ void ProductEmitter::combine(int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!nodes_.is_summed(id)) continue;
-    const std::string_view lane = !host() ? "0" : loops_.in_vectors ? "lane % kVectorSums" : "lane";
+    std::string lane = !host() ? "0" : loops_.in_vectors ? "lane % kVectorSums" : "lane";
+    if (products_.tree) lane = has_parts() ? fmt::format("part * {} + lane", lanes()) : "lane";
     const std::string sum =
         fmt::format("{}_lanes{}[{}]", names_[id], indices(every_result()), lane);
     const NodeId operand = node.operands[0];
@@ -380,18 +417,22 @@ void ProductEmitter::carry_over(int depth, const std::string& guard) {
   }
 }
 
+// The function that makes one result of those of lanes.
+std::string ProductEmitter::fold_of(std::string_view op, int lanes) const {
+  if (!loops_.in_vectors) return fmt::format("fold<{}, {}>", op, lanes);
+  return host() && has_packed_elements() ? "total_of_packed" : "total";
+}
+
 void ProductEmitter::end_sums() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!nodes_.is_summed(id)) continue;
-    const std::string_view op = info(node.op).combiner;
-    const std::string fold =
-        loops_.in_vectors && host() && has_packed_elements() ? "total_of_packed"
-        : loops_.in_vectors                                  ? "total"
-                            : fmt::format("fold<{}, {}>", op, loops_.lanes_per_sum);
-    take_total(static_cast<NodeId>(id),
-               fmt::format("{}({}_{}{})", fold, names_[id], sums_in_blocks(node) ? "all" : "lanes",
-                           indices(every_result())));
+    const std::string sums = fmt::format(
+        "{}_{}{}", names_[id], sums_in_blocks(node) ? "all" : "lanes", indices(every_result()));
+    const std::string fold = !products_.tree ? fold_of(info(node.op).combiner, loops_.lanes_per_sum)
+                             : in_pairs()    ? "lanes_of_sums"
+                                             : "";
+    take_total(static_cast<NodeId>(id), fold.empty() ? sums : fmt::format("{}({})", fold, sums));
   }
 }
 }  // namespace kiln::fusion

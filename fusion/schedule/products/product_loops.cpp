@@ -26,7 +26,8 @@ class LoopPlanner : private ProductAxes {
     loops_.rows_beside = rows_beside();
     loops_.in_vectors = takes_vectors();
     // As many for any number of results, so that bits do not show what is computed beside.
-    loops_.lanes_per_sum = is_host() && !loops_.in_vectors ? products_.lanes : 1;
+    const bool by_lanes = is_host() && !loops_.in_vectors;
+    loops_.lanes_per_sum = products_.tree ? schedule_.width : by_lanes ? products_.lanes : 1;
     loops_.several_groups = takes_groups();
     loops_.share_slots = !is_host() && !in_tiles() && bytes_of_slots() > kMostSlotBytes;
     // If each block has one tile, there must be room for a block of the next kernel beside it,
@@ -50,10 +51,17 @@ class LoopPlanner : private ProductAxes {
     constexpr int kWave = 32;
     constexpr int kNear = 8;
     const int threads = schedule_.reduction.threads;
-    const int groups = threads / std::clamp(kWave / std::max(1, products_.beside), 1, threads);
-    const int slots = products_.beside != 0 ? (groups + 1) * products_.beside
-                      : threads <= kWave    ? 0
-                                            : threads / kWave * kNear;
+    const int together = std::clamp(kWave / std::max(1, products_.beside), 1, threads);
+    const int groups = threads / together;
+    const int lanes = products_.tree ? schedule_.width : 1;
+    int slots = 0;
+    if (products_.beside != 0) {
+      slots = (groups * lanes + 1) * products_.beside;
+    } else if (threads > kWave) {
+      constexpr int kApart = kWave / kNear;
+      const int kept = std::max(1, lanes / kApart);
+      slots = groups * kNear * std::min(lanes, kApart) * kept;
+    }
     std::int64_t bytes = 0;
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       if (!nodes_.is_summed(id)) continue;
@@ -122,7 +130,7 @@ class LoopPlanner : private ProductAxes {
   }
 
   bool takes_groups() const {
-    if (!is_host() || !has_groups() || !loops_.in_vectors) return false;
+    if (!is_host() || !has_groups() || !loops_.in_vectors || products_.tree) return false;
     bool any = false;
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       if (nodes_.scope(id).level != Level::group) continue;

@@ -105,14 +105,15 @@ void ProductValues::find_staged() {
   }
 }
 
-// A product that is only added up is not computed by itself.
+// A product that is only added up is not computed by itself. One that follows the tree is rounded
+// before it is added, unless it is exact.
 void ProductValues::find_products() {
   in_sum_.assign(graph_.nodes.size(), false);
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    const bool exact = graph_.rounding == Rounding::once || !is_narrow_float(node.dtype);
-    in_sum_[id] = node.op == Op::mul && scopes_[id].level == Level::element && exact &&
-                  is_floating(node.dtype);
+    const bool keeps = graph_.rounding == Rounding::once || !is_narrow_float(node.dtype);
+    in_sum_[id] = node.op == Op::mul && scopes_[id].level == Level::element && keeps &&
+                  is_floating(node.dtype) && (!schedule_.products.tree || is_exact_product(id));
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
@@ -136,7 +137,8 @@ void ProductValues::find_forms() {
   }
 }
 
-// Factors of at most eight bits and at most eleven have exact products.
+// Factors of at most eight bits and at most eleven have exact products, and so have two f16, whose
+// least and largest products are no subnormals of f32 and finite.
 bool ProductValues::is_exact_product(std::size_t id) const {
   const TypedNode& node = graph_.nodes[id];
   if (node.op != Op::mul || compute_dtype(node.dtype) != DType::f32) return false;
@@ -149,7 +151,9 @@ bool ProductValues::is_exact_product(std::size_t id) const {
     const TypedNode weight = origin(node.operands[i]);
     const bool narrow = scale.dtype == DType::bf16 || scale.dtype == DType::f16;
     const bool small = is_integer(weight.dtype) && bits(weight.dtype) <= 8;
-    if (weight.op == Op::input && small && scale.op == Op::input && narrow) return true;
+    const bool halves = weight.dtype == DType::f16 && scale.dtype == DType::f16;
+    if (weight.op != Op::input || scale.op != Op::input) continue;
+    if ((small && narrow) || halves) return true;
   }
   return false;
 }

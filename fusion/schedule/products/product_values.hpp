@@ -68,7 +68,8 @@ class ProductValues : private ProductAxes {
 
   /// Whether a node is a product that is added to a sum without being rounded.
   bool is_in_sum(std::size_t id) const { return in_sum_[id]; }
-  /// Whether a node is a product of a small integer by a narrow float, which f32 holds exactly.
+  /// Whether a node is a product that f32 holds exactly: of a small integer by a narrow float, or
+  /// of two f16.
   bool is_exact_product(std::size_t id) const;
   /// Whether a value is computed, of those with one for each element.
   bool is_wanted(std::size_t id) const { return wanted_[id]; }

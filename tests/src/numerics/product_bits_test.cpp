@@ -485,9 +485,12 @@ TEST_P(ProductBits, DoNotShowThatAMatrixIsTransposed) {
 
 // Few rows of more elements than a Program leaves whole otherwise.
 TEST_P(ProductBits, DoNotShowThatAProgramComputesThem) {
-  if (GetParam() != DeviceType::cuda) GTEST_SKIP() << "others follow the tree where they are cut";
-  for (const DType weights : {DType::i8, DType::f8e4m3}) {
-    const Products products{weights, Dequantised::plain, DType::f32, DType::bf16, 1, 140'000};
+  if (GetParam() == DeviceType::hip) GTEST_SKIP() << "too many elements to emulate";
+  for (const auto& [weights, activations] : {std::pair(DType::i8, DType::bf16),
+                                             {DType::f8e4m3, DType::bf16},
+                                             {DType::i8, DType::f32},
+                                             {DType::bf16, DType::bf16}}) {
+    const Products products{weights, Dequantised::plain, DType::f32, activations, 1, 140'000};
     for (const bool across : {false, true}) {
       std::vector<HostArray> inputs = draw_inputs(products, 20, 2);
       if (across) inputs[0] = at_places(inputs[0], {{1, 2, 0}, {0, 0, 0}});
@@ -511,36 +514,49 @@ std::vector<T> terms_of(const HostArray& w, const HostArray& x, std::int64_t row
   return terms;
 }
 
-// Where they are no products of whole vectors, so that a row by itself has the same bits.
-TEST_P(ProductBits, OfRowsThatAreNoWholeVectorsFollowTheTree) {
+// Weights of more than 8 bits: whatever the number of rows and columns, so that a row by itself has
+// the same bits, and on every device.
+TEST_P(ProductBits, OfWideWeightsFollowTheTree) {
   struct Case {
     DType dtype;
     std::int64_t length;
-    bool cpu_alone = false;
+    std::int64_t rows;
+    std::initializer_list<std::int64_t> columns;
   };
-  testing::Share share(GetParam(), 2, testing::random_seed());
-  for (const auto& [dtype, length, cpu_alone] :
-       {Case{DType::bf16, 1'001}, Case{DType::f32, 4'097}, Case{DType::bf16, 2'018},
-        Case{DType::f32, 1'004, true}, Case{DType::f64, 1'000, true}}) {
-    if (!share.next() || (cpu_alone && GetParam() != DeviceType::cpu)) continue;
-    for (const std::int64_t columns : {1, 3}) {
-      const HostArray w = testing::random_array(dtype, {5, length}, 1);
-      const HostArray x = testing::random_array(dtype, {columns, 1, length}, 2);
-      std::vector<HostArray> outputs = {
-          HostArray::contiguous(dtype == DType::f64 ? dtype : DType::f32, {columns, 5, 1})};
-      run_on(device(), parse("beside", "w = w; x = x; sum(w * x, -1)"), {w, x}, outputs);
-      for (std::int64_t at = 0; at < 5 * columns; ++at) {
-        const auto same = [&]<class T>(T zero) {
-          const T want = fusion::reference::reduce_in_tree(terms_of<T>(w, x, at % 5, at / 5), zero,
-                                                           std::plus<>());
-          EXPECT_EQ(testing::number_at(outputs[0], at), static_cast<double>(want))
-              << name(dtype) << " of " << length << ", row " << at % 5 << ", column " << at / 5;
-        };
-        if (dtype == DType::f64) {
-          same(0.0);
-        } else {
-          same(0.0f);
+  const bool emulated = GetParam() == DeviceType::hip;
+  testing::Share share(GetParam(), 6, testing::random_seed());
+  for (const auto& [dtype, length, rows, columns] :
+       {Case{DType::bf16, 1'001, 5, {1, 3}}, Case{DType::f32, 4'097, 5, {1, 3}},
+        Case{DType::bf16, 2'018, 5, {1, 3}}, Case{DType::f32, 1'004, 5, {1, 3}},
+        Case{DType::f64, 1'000, 5, {1, 3}}, Case{DType::bf16, 4'096, 40, {1, 2, 4, 8}},
+        Case{DType::f16, 576, 64, {1, 3, 5}}, Case{DType::f16, 14'336, 9, {1, 2, 7}},
+        Case{DType::f32, 32'768, 4, {1, 4}}, Case{DType::bf16, 64, 200, {1, 8}},
+        Case{DType::f32, 48, 33, {2, 6}}, Case{DType::f32, 4, 100, {1, 2}},
+        Case{DType::bf16, 40'960, 6, {1, 3}}, Case{DType::f32, 2'304, 3'000, {1, 2, 8}}}) {
+    for (const std::int64_t count : columns) {
+      for (const bool across : {false, true}) {
+        if (!share.next() || (emulated && rows * length * count > 400'000)) continue;
+        const HostArray w = testing::random_array(dtype, {rows, length}, 1);
+        const HostArray x = testing::random_array(dtype, {count, 1, length}, 2);
+        std::vector<HostArray> outputs = {
+            HostArray::contiguous(dtype == DType::f64 ? dtype : DType::f32, {count, rows, 1})};
+        run_on(device(), parse("beside", "w = w; x = x; sum(w * x, -1)"),
+               {across ? at_places(w, {{1, 0}, {0, 0}}) : w, x}, outputs);
+        std::int64_t different = 0;
+        for (std::int64_t at = 0; at<rows * count; at += rows> 1'000 ? 97 : 1) {
+          const auto same = [&]<class T>(T zero) {
+            const T want = fusion::reference::reduce_in_tree(
+                terms_of<T>(w, x, at % rows, at / rows), zero, std::plus<>());
+            different += testing::number_at(outputs[0], at) == static_cast<double>(want) ? 0 : 1;
+          };
+          if (dtype == DType::f64) {
+            same(0.0);
+          } else {
+            same(0.0f);
+          }
         }
+        EXPECT_EQ(different, 0) << name(dtype) << "[" << rows << "," << length << "], " << count
+                                << " columns" << (across ? ", transposed" : "");
       }
     }
   }

@@ -56,8 +56,8 @@ TEST(ProgramPlan, PrintsNumbersWithTheFewestDigits) {
   }
 }
 
-// Few long rows are two kernels, but for products that matrix instructions add up: a Function's are
-// one kernel, of another order.
+// Few long rows are two kernels, but for products with small weights: a Function's are one kernel,
+// of another order.
 TEST(SplitReductions, LeaveProductsOfSmallWeightsWhole) {
   const auto kernels = [](const std::string& text, DType weights, DType vectors, Dims vector_shape,
                           std::string_view target) {
@@ -74,9 +74,9 @@ TEST(SplitReductions, LeaveProductsOfSmallWeightsWhole) {
   for (const char* text : {"sum(q * x, -1)", "q = q; sum(x * (f32(q) * 0.5), -1)"}) {
     for (const DType weights : {DType::i8, DType::f8e4m3}) {
       EXPECT_EQ(kernels(text, weights, DType::bf16, {150'000}, "sm_90"), 1U) << text;
-      EXPECT_EQ(kernels(text, weights, DType::bf16, {150'000}, "gfx90a"), 2U) << text;
+      EXPECT_EQ(kernels(text, weights, DType::bf16, {150'000}, "gfx90a"), 1U) << text;
       EXPECT_EQ(kernels(text, weights, DType::bf16, {16, 150'000}, "sm_90"), 2U) << text;
-      EXPECT_EQ(kernels(text, weights, DType::f32, {150'000}, "sm_90"), 2U) << text;
+      EXPECT_EQ(kernels(text, weights, DType::f32, {150'000}, "sm_90"), 1U) << text;
     }
     EXPECT_EQ(kernels(text, DType::bf16, DType::bf16, {150'000}, "sm_90"), 2U) << text;
   }

@@ -509,7 +509,7 @@ TEST(HostProducts, AddInTheOrderOfTheirElements) {
     return total[0];
   };
   std::uint64_t seed = 500;
-  for (const DType dtype : {DType::u4, DType::f8e4m3, DType::bf16}) {
+  for (const DType dtype : {DType::u4, DType::f8e4m3, DType::i8}) {
     for (const std::int64_t length : {16, 96, 1024, 2048 + 64, 3 * 1024 + 32}) {
       for (const std::int64_t columns : {1, 2, 5, 8}) {
         SCOPED_TRACE(fmt::format("{}, {} elements, {} columns", name(dtype), length, columns));
