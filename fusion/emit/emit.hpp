@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fusion/graph/typed_graph.hpp"
-#include "fusion/schedule/elementwise/element_moves.hpp"
+#include "fusion/schedule/element_moves.hpp"
 #include "fusion/schedule/layout.hpp"
 #include "kiln/options.hpp"
 

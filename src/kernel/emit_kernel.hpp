@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fusion/emit/emit.hpp"
-#include "fusion/schedule/elementwise/element_moves.hpp"
+#include "fusion/schedule/element_moves.hpp"
 #include "fusion/schedule/layout.hpp"
 #include "fusion/schedule/products/product_loops.hpp"
 #include "fusion/schedule/rows/pass_schedule.hpp"

@@ -14,7 +14,7 @@
 #include "fusion/emit/kernel_names.hpp"
 #include "fusion/emit/kernel_writer.hpp"
 #include "fusion/emit/node_text.hpp"
-#include "fusion/schedule/elementwise/element_moves.hpp"
+#include "fusion/schedule/element_moves.hpp"
 
 namespace kiln::fusion {
 

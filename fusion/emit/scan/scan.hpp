@@ -5,7 +5,7 @@
 #include <span>
 
 #include "fusion/emit/emit.hpp"
-#include "fusion/schedule/elementwise/element_moves.hpp"
+#include "fusion/schedule/element_moves.hpp"
 
 namespace kiln::fusion {
 

@@ -23,11 +23,13 @@ namespace {
 // is mapped to a wave, and to more threads while there are too few for the largest GPUs; fewer take
 // the vectors of as many as a row can have in turns, so that the order of adding follows from its
 // length alone. A thread keeps up to four partial results of each row for that, or two with more
-// columns. Where neighbours in memory are of neighbouring rows, threads side by side take those, so
-// that they read whole lines; then fewer threads share a row, in more turns. The CPU adds 64
-// elements side by side, in a loop that compilers vectorise; where it multiplies integers it takes
-// up to sixteen rows, for which vectors are arranged once, as long as that leaves work for many
-// cores.
+// columns. Sums that follow the tree (ProductSchedule::tree) have a result for each lane instead:
+// then a thread takes one or two rows, and a row has as many threads as it has residues for, but
+// for turns of those beside each other and of the CPU. Where neighbours in memory are of
+// neighbouring rows, threads side by side take those, so that they read whole lines; then fewer
+// threads share a row, in more turns. The CPU adds 64 elements side by side, in a loop that
+// compilers vectorise; where it multiplies integers it takes up to sixteen rows, for which vectors
+// are arranged once, as long as that leaves work for many cores.
 constexpr int kMostProductColumns = 8;
 constexpr int kLanesAtATime = 8;
 constexpr int kHostLanes = 64;
@@ -283,11 +285,12 @@ bool adds_in_tree(std::span<const SizedOperand> operands, const RowOperands& of_
   return true;
 }
 
-// How many rows a thread takes then: of long ones, whose lanes have results of their own, fewer.
+// How many rows a thread takes then: lanes have results of their own, so that there are fewer.
 int rows_in_tree(const ProductSchedule& products, int threads, int sums, Backend backend) {
   const int rows = rows_at_once(products, sums, backend, false);
-  if (backend == Backend::host || threads <= kWaveThreads) return rows;
-  return products.columns <= 2 ? std::min(rows, 2) : 1;
+  if (backend == Backend::host) return rows;
+  if (products.columns > 2) return 1;
+  return threads <= kWaveThreads ? rows : std::min(rows, 2);
 }
 
 // The residues of a row of the tree that have elements.

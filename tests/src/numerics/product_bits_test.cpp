@@ -492,11 +492,11 @@ TEST_P(ProductBits, DoNotShowThatAProgramComputesThem) {
                                              {DType::bf16, DType::bf16}}) {
     const Products products{weights, Dequantised::plain, DType::f32, activations, 1, 140'000};
     for (const bool across : {false, true}) {
-      std::vector<HostArray> inputs = draw_inputs(products, 20, 2);
+      std::vector<HostArray> inputs = draw_inputs(products, 6, 2);
       if (across) inputs[0] = at_places(inputs[0], {{1, 2, 0}, {0, 0, 0}});
-      const HostArray want = run_alone(products.text(), inputs, {2, 20, 1, 1});
+      const HostArray want = run_alone(products.text(), inputs, {2, 6, 1, 1});
       const HostArray got = run(parse_program("beside", products.text()), inputs,
-                                {HostArray::contiguous(DType::f32, {2, 20, 1, 1})}, false)[0];
+                                {HostArray::contiguous(DType::f32, {2, 6, 1, 1})}, false)[0];
       expect_same(got, want, products.description());
     }
   }

@@ -1,4 +1,4 @@
-#include "fusion/schedule/elementwise/element_moves.hpp"
+#include "fusion/schedule/element_moves.hpp"
 
 #include <algorithm>
 
