@@ -278,8 +278,8 @@ KILN_FN T fold(Lanes<T, Most>& lanes) {
 // row and start again at 0. A sum of n elements by a threads with b lanes each then has an error of
 // at most
 //   (kSumBlock + n / (a b kSumBlock) + log2(a b) + 1) u
-// times the sum of their sizes, u being half a unit in the last place of 1. Products on the CPU
-// (products.h) are added up so; other sums of rows follow the tree (tree.h).
+// times the sum of their sizes, u being half a unit in the last place of 1. Products with small
+// weights on the CPU (products.h) are added up so; other sums of rows follow the tree (tree.h).
 enum : int { kSumBlock = 64 };
 
 // Whether a thread, which takes `Batch` vectors at a time, ends such a block with vector `done` of

@@ -24,8 +24,8 @@ namespace {
 // the vectors of as many as a row can have in turns, so that the order of adding follows from its
 // length alone. A thread keeps up to four partial results of each row for that, or two with more
 // columns. Sums that follow the tree (ProductSchedule::tree) have a result for each lane instead:
-// then a thread takes one or two rows, and a row has as many threads as it has residues for, but
-// for turns of those beside each other and of the CPU. Where neighbours in memory are of
+// then GPUs take one or two rows of long ones, and a row has a thread for each vector of residues,
+// up to 512, which take the others in turns. Where neighbours in memory are of
 // neighbouring rows, threads side by side take those, so that they read whole lines; then fewer
 // threads share a row, in more turns. The CPU adds 64 elements side by side, in a loop that
 // compilers vectorise; where it multiplies integers it takes up to sixteen rows, for which vectors
@@ -578,7 +578,7 @@ std::optional<SizedLayout> plan_of(const TypedGraph& graph, const ReduceSpace& s
   }
   ProductSchedule products;
   products.columns = static_cast<int>(arranged.columns.size);
-  products.tree = !tiles && adds_in_tree(operands, of_rows, arranged.reduced.back());
+  products.tree = !tiles && !packed && adds_in_tree(operands, of_rows, arranged.reduced.back());
   const bool across = lies_across(arranged, weights);
   const int sums = sums_of(graph);
   if (products.tree) {

@@ -116,15 +116,19 @@ class LoopPlanner : private ProductAxes {
     return node.op == Op::input && is_integer(node.dtype) && bits(node.dtype) <= 8;
   }
 
-  // Adding a product without rounding it first changes no bit of one that is exact.
+  // Adding a product without rounding it first changes no bit of one that is exact. Of two that are
+  // added to each other the second one is computed.
   bool is_added(std::size_t id) const {
     if (!loops_.in_vectors || !nodes_.is_in_main(id) || !nodes_.is_exact_product(id)) return false;
     int uses = 0;
     bool added = false;
     for (const TypedNode& node : graph_.nodes) {
       for (const NodeId operand : node.inputs()) uses += operand == id ? 1 : 0;
-      added = added ||
-              (node.op == Op::add && std::ranges::find(node.inputs(), id) != node.inputs().end());
+      if (node.op != Op::add || std::ranges::find(node.inputs(), id) == node.inputs().end())
+        continue;
+      const NodeId other = node.operands[node.operands[0] == id ? 1 : 0];
+      if (other < id && loops_.added[other]) return false;
+      added = true;
     }
     return added && uses == 1;
   }

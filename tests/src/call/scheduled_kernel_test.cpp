@@ -66,6 +66,8 @@ TEST(ScheduleHash, TellsSchedulesOfOneKernelApart) {
       [](Schedule& s) { s.products.columns += 1; },
       [](Schedule& s) { s.products.lanes += 1; },
       [](Schedule& s) { s.products.turns += 1; },
+      [](Schedule& s) { s.products.tree = true; },
+      [](Schedule& s) { s.products.in_flight += 1; },
       [](Schedule& s) { s.products.beside += 1; },
       [](Schedule& s) { s.products.across = true; },
       [](Schedule& s) { s.products.tiles.steps_per_group += 1; },

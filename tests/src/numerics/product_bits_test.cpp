@@ -562,6 +562,42 @@ TEST_P(ProductBits, OfWideWeightsFollowTheTree) {
   }
 }
 
+// Terms that add products, which are exact, to each other: a row among others and by itself.
+TEST_P(ProductBits, OfTermsThatAddProducts) {
+  for (const DType weights : {DType::f16, DType::i8}) {
+    const DType vectors = weights == DType::f16 ? DType::f16 : DType::bf16;
+    std::vector<HostArray> inputs;
+    for (const unsigned i : {0u, 1u}) {
+      inputs.push_back(testing::random_array(weights, {40, 512}, 10 + i));
+      inputs.push_back(testing::random_array(vectors, {512}, 20 + i));
+    }
+    const std::string text =
+        "w = w; x = x; v = v; y = y; sum(f32(w) * f32(x) + f32(v) * f32(y), -1)";
+    const HostArray whole = run_alone(text, inputs, {40, 1});
+    std::vector<HostArray> own = inputs;
+    for (const std::size_t i : {0u, 2u}) own[i] = part_of(own[i], 0, 30, 10);
+    expect_same(run_alone(text, own, {10, 1}), part_of(whole, 0, 30, 10),
+                std::string(name(weights)));
+    const HostArray want = testing::reference_of(text, inputs)[0];
+    for (std::int64_t i = 0; i < 40; ++i) {
+      EXPECT_NEAR(testing::number_at(whole, i), testing::number_at(want, i), 0.05) << name(weights);
+    }
+  }
+}
+
+// Packed numbers that all of a row share, of rows that are no products of the tree for their
+// length.
+TEST_P(ProductBits, OfLongRowsWithOnePackedScale) {
+  for (const std::int64_t length : {10'240, 40'960}) {
+    if (GetParam() == DeviceType::hip && length > 16'384) continue;
+    const std::vector<HostArray> inputs = {testing::random_array(DType::bf16, {6, length}, 1),
+                                           testing::random_array(DType::u4, {6, 1}, 2),
+                                           testing::random_array(DType::bf16, {length}, 3)};
+    const HostArray got = run_alone("w = w; s = s; x = x; sum(w * f32(s) * x, -1)", inputs, {6, 1});
+    for (std::int64_t i = 0; i < 6; ++i) EXPECT_TRUE(std::isfinite(testing::number_at(got, i)));
+  }
+}
+
 // As many sums as one kernel has.
 TEST_P(ProductBits, DoNotShowOtherSums) {
   constexpr int kSums = 12;
