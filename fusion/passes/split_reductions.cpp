@@ -46,58 +46,76 @@ std::vector<bool> of_packed(const TypedGraph& graph) {
   return packed;
 }
 
-// Whether a reduction adds weights of up to eight bits, be they dequantised or not, times a vector
-// that several rows share, or several vectors. Such products have an order of their own
-// (fusion/numerics.md), and their splits would have another one than all of them.
+// Whether a reduction adds up, or multiplies, what is made of weights of up to eight bits and of
+// numbers that several rows share, or that several vectors have. Such products have an order of
+// their own (fusion/numerics.md), and their splits would have another one than all of them.
 class SmallProducts {
  public:
   explicit SmallProducts(const ShapedGraph& graph) : graph_(graph) {
-    for (const TypedNode& node : graph.graph.nodes) of_weights_.push_back(is_of_weights(node));
+    for (const TypedNode& node : nodes()) of_weights_.push_back(is_of_weights(node));
   }
 
-  bool has(NodeId sum) const {
-    const TypedNode& node = graph_.graph.nodes[sum];
-    if (node.op != Op::sum && node.op != Op::mean) return false;
-    if (compute_dtype(node.dtype) != DType::f32) return false;
-    const TypedNode& product = graph_.graph.nodes[plain(node.operands[0])];
-    if (product.op != Op::mul) return false;
-    const auto is_of = [&](NodeId weights, NodeId vector) {
-      return of_weights_[weights] && is_shared(weights, vector, graph_.shapes[sum]);
-    };
-    return is_of(product.operands[0], product.operands[1]) ||
-           is_of(product.operands[1], product.operands[0]);
+  bool has(NodeId reduction) const {
+    const TypedNode& node = nodes()[reduction];
+    const bool has_order = node.op == Op::sum || node.op == Op::mean || node.op == Op::prod;
+    if (!has_order || is_integer(node.dtype) || !of_weights_[node.operands[0]]) return false;
+    const std::vector<NodeId> factors = factors_of(node.operands[0]);
+    for (const NodeId a : factors) {
+      const auto is_shared_with = [&](NodeId b) {
+        return is_shared(a, b, graph_.shapes[reduction]);
+      };
+      if (std::ranges::any_of(factors, is_shared_with)) return true;
+    }
+    return false;
   }
 
  private:
-  NodeId plain(NodeId id) const {
-    const auto& nodes = graph_.graph.nodes;
-    while (nodes[id].op == Op::promote || is_view_op(nodes[id].op) ||
-           (nodes[id].op == Op::cast && nodes[id].dtype == DType::f32)) {
-      id = nodes[id].operands[0];
-    }
-    return id;
-  }
+  const std::vector<TypedNode>& nodes() const { return graph_.graph.nodes; }
 
-  // Whether weights are converted, scaled, moved or seen in another shape, if at all.
+  // Whether it depends on small weights one by one, be they moved or seen in another shape.
   bool is_of_weights(const TypedNode& node) const {
     if (node.op == Op::input) return bits(node.dtype) <= 8 && node.dtype != DType::boolean;
-    const bool is_arithmetic = node.op == Op::promote || node.op == Op::cast ||
-                               node.op == Op::add || node.op == Op::sub || node.op == Op::mul;
-    return (is_arithmetic || is_view_op(node.op)) &&
+    return (is_elementwise(node.op) || is_view_op(node.op)) &&
            std::ranges::any_of(node.inputs(), [&](NodeId i) { return of_weights_[i]; });
   }
 
-  // Whether one of the two has one element along an axis of the results, and the other several.
-  bool is_shared(NodeId weights, NodeId vector, const Dims& results) const {
+  // What a value is computed of element by element, in the shapes in which it takes them.
+  std::vector<NodeId> factors_of(NodeId value) const {
+    std::vector<NodeId> factors;
+    std::vector<NodeId> open = {value};
+    std::vector<bool> seen(nodes().size(), false);
+    while (!open.empty()) {
+      const NodeId id = open.back();
+      open.pop_back();
+      if (seen[id]) continue;
+      seen[id] = true;
+      const TypedNode& node = nodes()[id];
+      if (!is_elementwise(node.op) || node.arity == 0) {
+        factors.push_back(id);
+        continue;
+      }
+      for (const NodeId operand : node.inputs()) open.push_back(operand);
+    }
+    return factors;
+  }
+
+  // Whether one of the two has one element along an axis of the results, and the other several,
+  // and both have several along what is reduced.
+  bool is_shared(NodeId a, NodeId b, const Dims& results) const {
     const auto extent = [&](NodeId id, std::size_t from_back) {
       const Dims& shape = graph_.shapes[id];
       return from_back <= shape.size() ? shape[shape.size() - from_back] : 1;
     };
+    bool shared = false;
+    bool reduced = false;
     for (std::size_t k = 1; k <= results.size(); ++k) {
-      if (results[results.size() - k] == 1) continue;
-      if ((extent(weights, k) == 1) != (extent(vector, k) == 1)) return true;
+      if (results[results.size() - k] == 1) {
+        reduced = reduced || (extent(a, k) != 1 && extent(b, k) != 1);
+      } else {
+        shared = shared || (extent(a, k) == 1) != (extent(b, k) == 1);
+      }
     }
-    return false;
+    return shared && reduced;
   }
 
   const ShapedGraph& graph_;

@@ -7,6 +7,7 @@
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/schedule/node_methods.hpp"
 #include "fusion/schedule/products/product_values.hpp"
+#include "fusion/schedule/products/prologue.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -29,7 +30,7 @@ class LoopPlanner : private ProductAxes {
     const bool by_lanes = is_host() && !loops_.in_vectors;
     loops_.lanes_per_sum = products_.tree ? schedule_.width : by_lanes ? products_.lanes : 1;
     loops_.several_groups = takes_groups();
-    loops_.share_slots = !is_host() && !in_tiles() && bytes_of_slots() > kMostSlotBytes;
+    loops_.share_slots = !is_host() && !in_tiles() && bytes_of_slots() > most_slot_bytes();
     // If each block has one tile, there must be room for a block of the next kernel beside it,
     // whose weights are loaded while these are multiplied.
     const bool beside = schedule_.pdl && products_.tiles.single_tile;
@@ -42,7 +43,14 @@ class LoopPlanner : private ProductAxes {
   }
 
  private:
-  static constexpr std::int64_t kMostSlotBytes = 32768;  // of the 48 KiB of a block
+  // Of the 48 KiB of a block, of which a prologue has some.
+  std::int64_t most_slot_bytes() const {
+    constexpr std::int64_t kMost = 32768;
+    constexpr std::int64_t kOfBlock = 45056;  // but for what is little
+    if (!nodes_.staged()) return kMost;
+    const int element = bits(staged_dtype(graph_, *nodes_.staged())) / 8;
+    return std::min(kMost, kOfBlock - products_.prologue.bytes(products_.columns, element));
+  }
 
   bool is_host() const { return schedule_.backend == Backend::host; }
 

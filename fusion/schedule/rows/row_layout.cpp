@@ -148,7 +148,7 @@ int most_threads(const RowSchedule& rows, Size length, int width) {
 // elements, there may be as many residues as lanes.
 int sets_of(const RowSchedule& rows, Size length, int width, bool in_pairs) {
   if (!follows_tree(rows, length)) return 0;
-  int residues = length <= kLeastResidues ? power_of_two_from(length) : residues_of(length);
+  int residues = residues_with_elements(length);
   if (in_pairs && length <= kLeastResidues) residues = std::max(1, residues / 2);
   return std::max(1, residues / (rows.threads / rows.cluster_blocks * rows.chunk_blocks * width));
 }

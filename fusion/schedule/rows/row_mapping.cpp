@@ -114,6 +114,10 @@ int residues_of(Size elements) {
   return std::clamp(power_of_two_from(of_chunk) / kTreeTerms, kLeastResidues, kMostResidues);
 }
 
+int residues_with_elements(Size elements) {
+  return elements <= kLeastResidues ? power_of_two_from(elements) : residues_of(elements);
+}
+
 int on_chip_bytes(const VectorBytes& bytes) { return bytes.rows != 0 ? bytes.rows : bytes.weights; }
 
 int vectors_in_flight(const VectorBytes& bytes, const RowModel& model) {

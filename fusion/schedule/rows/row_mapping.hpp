@@ -97,6 +97,8 @@ int vectors_in_flight(const VectorBytes& bytes, const RowModel& model);
 
 /// How many residues the tree of so many elements has (numerics.md), of one chunk if they are more.
 int residues_of(Size elements);
+/// Those of them that have elements.
+int residues_with_elements(Size elements);
 
 /// Maps a row of that many vectors to threads, at least `least` of them and at most `most`. With
 /// more than one reduction, fewer threads with two vectors each have less to wait for: rows of 64

@@ -620,6 +620,18 @@ TEST_P(ProductBits, DoNotShowOtherSums) {
   }
 }
 
+// Sums of two dtypes have shared memory of their own each, for which there must be room.
+TEST_P(ProductBits, DoNotShowSumsOfOtherDtypes) {
+  const std::int64_t rows = GetParam() == DeviceType::hip ? 512 : 32'768;
+  const HostArray w =
+      at_places(testing::random_array(DType::bf16, {rows, 64}, 1), {{1, 0}, {0, 0}});
+  const HostArray x = testing::random_array(DType::bf16, {8, 1, 64}, 2);
+  std::vector<HostArray> outputs = {HostArray::contiguous(DType::f32, {8, rows, 1}),
+                                    HostArray::contiguous(DType::f64, {8, rows, 1})};
+  run_on(device(), parse("beside", "sum(w * x, -1), sum(f64(w) * f64(x), -1)"), {w, x}, outputs);
+  expect_same(outputs[0], run_alone("sum(w * x, -1)", {w, x}, {8, rows, 1}), "f32 beside f64");
+}
+
 // What is computed of products in f64, and where each operation rounds.
 TEST_P(ProductBits, DoNotShowWhereElementsLieInOtherProducts) {
   struct Other {

@@ -71,7 +71,9 @@ TEST(SplitReductions, LeaveProductsOfSmallWeightsWhole) {
     }
     return plan_program(definition_of(fusion::parse(text)), call).steps.size();
   };
-  for (const char* text : {"sum(q * x, -1)", "q = q; sum(x * (f32(q) * 0.5), -1)"}) {
+  for (const char* text :
+       {"sum(q * x, -1)", "q = q; sum(x * (f32(q) * 0.5), -1)", "q = q; sum(f32(q) * x * 0.5, -1)",
+        "sum(f64(q) * f64(x), -1)", "sum(abs(f32(q) - f32(x)), -1)"}) {
     for (const DType weights : {DType::i8, DType::f8e4m3}) {
       EXPECT_EQ(kernels(text, weights, DType::bf16, {150'000}, "sm_90"), 1U) << text;
       EXPECT_EQ(kernels(text, weights, DType::bf16, {150'000}, "gfx90a"), 1U) << text;
