@@ -384,21 +384,6 @@ KILN_FN To truncate_saturating(From value) {
   return kCut > 0 && number > kLargest ? To(Target::kMax) : result;
 }
 
-// to<To>(round(value)), where `rounded` is round(value): in one instruction where there is one.
-template <class To>
-KILN_FN To to_rounded(f32 value, f32 rounded) {
-#if KILN_NVIDIA
-  using Target = Type<To>;
-  if constexpr (Target::kBits <= 16) {
-    i32 result;  // saturated, and 0 for NaN
-    asm("cvt.rni.s32.f32 %0, %1;" : "=r"(result) : "f"(value));
-    const i32 below = result > i32(Target::kMax) ? i32(Target::kMax) : result;
-    return To(below < i32(Target::kMin) ? i32(Target::kMin) : below);
-  }
-#endif
-  return truncate_saturating<To>(rounded);
-}
-
 template <class To, class From>
 KILN_FN To to(From value) {
   constexpr Category kTo = category<To>();
@@ -452,6 +437,31 @@ KILN_FN To to(From value) {
   } else {
     return To(value);
   }
+}
+
+#if KILN_NVIDIA
+// The integer that is nearest, even where two are: no less than `least`, no more than `most`, and 0
+// for NaN.
+KILN_FN i32 nearest_integer(f32 value, i32 least, i32 most) {
+  i32 result;
+  asm("cvt.rni.s32.f32 %0, %1;" : "=r"(result) : "f"(value));
+  const i32 below = result > most ? most : result;
+  return below < least ? least : below;
+}
+#endif
+// to<To>(round(value)), where `rounded` is round(value): in one instruction where there is one.
+template <class To>
+KILN_FN To to_rounded(f32 value, f32 rounded) {
+#if KILN_NVIDIA
+  if constexpr (is_same<To, u4>()) {
+    return To{u8(nearest_integer(value, 0, 15))};
+  } else if constexpr (is_same<To, i4>()) {
+    return To{u8(nearest_integer(value, -8, 7) & 15)};
+  } else if constexpr (Type<To>::kBits <= 16) {
+    return To(nearest_integer(value, i32(Type<To>::kMin), i32(Type<To>::kMax)));
+  }
+#endif
+  return to<To>(rounded);
 }
 
 // `value` as memory would give it back, for Rounding::each: rounded<f16>(x) is to<f32>(to<f16>(x)).

@@ -136,18 +136,22 @@ NodeText::Expression NodeText::conversion(const TypedNode& node,
     return {fmt::format("to<{}>({})", compute_type(node.dtype), narrowed(node, values))};
   }
   if (compute_dtype(operand.dtype) == compute_dtype(node.dtype)) return {value, true};
-  const bool rounded_before = operand.op == Op::round && is_integer(node.dtype) &&
-                              compute_dtype(operand.dtype) == DType::f32 &&
-                              !values[operand.operands[0]].empty();
-  if (rounded_before) {
-    return {fmt::format("to_rounded<{}>({}, {})", compute_type(node.dtype),
-                        values[operand.operands[0]], value)};
-  }
-  return {fmt::format("to<{}>({})", compute_type(node.dtype), value)};
+  return {cast(node, compute_type(node.dtype), values)};
 }
 
 std::string NodeText::narrowed(const TypedNode& node, std::span<const std::string> values) const {
-  return fmt::format("to<{}>({})", name(node.dtype), values[node.operands[0]]);
+  return cast(node, name(node.dtype), values);
+}
+
+std::string NodeText::cast(const TypedNode& node, std::string_view type,
+                           std::span<const std::string> values) const {
+  const TypedNode& operand = graph_.nodes[node.operands[0]];
+  const std::string& value = values[node.operands[0]];
+  const bool rounded_before = operand.op == Op::round && is_integer(node.dtype) &&
+                              compute_dtype(operand.dtype) == DType::f32 &&
+                              !values[operand.operands[0]].empty();
+  if (!rounded_before) return fmt::format("to<{}>({})", type, value);
+  return fmt::format("to_rounded<{}>({}, {})", type, values[operand.operands[0]], value);
 }
 
 std::string NodeText::bits(const TypedNode& node, std::span<const std::string> values,

@@ -50,6 +50,8 @@ class NodeText : public NodeMethods {
 
  private:
   Expression conversion(const TypedNode& node, std::span<const std::string> values) const;
+  std::string cast(const TypedNode& node, std::string_view type,
+                   std::span<const std::string> values) const;
   std::string operation(const TypedNode& node, std::span<const std::string> values) const;
   std::string_view qualifier(const TypedNode& node) const;
 
