@@ -106,16 +106,19 @@ void PassPlanner::choose_prefetched() {
 // layer_norm of 32,768 bf16 and f16 goes from 0.94 and 0.945 of a copy on an H200 to 0.955 and
 // 0.96. Two operands of rows of several chunks leave two blocks of a multiprocessor enough
 // registers so: x + r and its rms_norm, of 65,536 to 262,144 bf16, go from 0.79-0.87 on an H100 to
-// 0.85-0.94; with two sums in a pass, whose accumulators take registers too, four statistics of
-// them go from 0.80 to 0.53, and are loaded. One operand is better loaded at once: softmax of
-// 262,144 bf16 reaches 0.91, and 0.87 so; but of unaligned rows that one block has, whose ends take
-// registers too, softmax of 50,257 bf16 goes from 0.81 to 0.84 and rms_norm from 0.75 to 0.81.
+// 0.85-0.94; with four reductions in a pass, whose accumulators take registers too, statistics of
+// 65,536 bf16 go from 0.67 on an H200 to 0.55, and are loaded. So do those of rows of one chunk of
+// which shared memory has a part: softmax of (x + r) of 32,768 bf16 goes from 0.78 to 1.00, with
+// gelu_tanh(x) * r from 0.65 to 0.87. One operand is better loaded at once: softmax of 262,144 bf16
+// reaches 0.91, and 0.87 so; but of unaligned rows that one block has, whose ends take registers
+// too, softmax of 50,257 bf16 goes from 0.81 to 0.84 and rms_norm from 0.75 to 0.81, and with two
+// sums in a pass three statistics of 65,536 bf16 go from 0.58 to 0.67.
 bool PassPlanner::copies_async() const {
   if (!passes_.uses_smem() || schedule_.backend != Backend::nvidia) return false;
-  constexpr int kMostRegisters = 28;
+  constexpr int kMostRegisters = 32;
   int copied = 0;
   int stored = 0;
-  int registers = passes_.most_trees * rows_.sets * schedule_.width;
+  int registers = accumulators();
   for (std::size_t i = 0; i < passes_.operands.size(); ++i) {
     const RowOperand& operand = passes_.operands[i];
     if (!operand.in_smem) continue;
@@ -123,11 +126,29 @@ bool PassPlanner::copies_async() const {
     copied += can_copy(i) ? 1 : 0;
     registers += rows_.register_vectors() * passes_.vector_bytes(operand) / 4;
   }
+  constexpr int kMostOfBlock = 80 << 10;
   const bool several = stored > 1 && registers <= kMostRegisters;
   const bool has_ends = stored == 1 && rows_.is_shifted() && !rows_.in_cluster();
-  if (rows_.copied || (rows_.keeps_chunks() && (several || has_ends))) return copied != 0;
+  const bool is_long = rows_.keeps_chunks() || rows_.in_cluster() ||
+                       (rows_.register_vectors() != 0 && passes_.shared_bytes > kMostOfBlock);
+  const bool crowded = stored == 1 && passes_.most_trees > 1 && !rows_.in_cluster();
+  if (rows_.copied || (is_long && several) || (rows_.keeps_chunks() && (has_ends || crowded))) {
+    return copied != 0;
+  }
   return rows_.register_vectors() == 0 && !passes_.prefetched.empty() && rows_.is_full() &&
          copied == 1 && stored == 1;
+}
+
+// The registers of a thread's partial results in the pass with most of them.
+int PassPlanner::accumulators() const {
+  int most = 0;
+  for (int pass = 0; pass <= passes_.last; ++pass) {
+    const auto p = static_cast<std::size_t>(pass);
+    const auto trees = static_cast<int>(passes_.trees[p].size());
+    const int others = static_cast<int>(passes_.reductions[p].size()) - trees;
+    most = std::max(most, (trees * rows_.sets + others) * schedule_.width);
+  }
+  return most;
 }
 
 bool PassPlanner::can_copy(std::size_t i) const {
@@ -155,7 +176,7 @@ int PassPlanner::min_blocks() const {
     constexpr int kHalf = 104 << 10;  // of a multiprocessor's shared memory, beside partial results
     const auto stored = std::ranges::count_if(operands, &RowOperand::in_smem);
     if (passes_.copies_async && (rows_.copied || stored > 1)) {
-      return rows_.block() <= kMostThreads && passes_.shared_bytes <= kHalf ? 2 : 0;
+      return rows_.block() <= kMostThreads && passes_.shared_bytes <= kHalf ? 2 : 1;
     }
     // What a thread keeps and the lanes that it computes leave 64 registers for all else: for what
     // says where chunks end too, of which layer_norm of 50,257 bf16 spills 32 bytes.

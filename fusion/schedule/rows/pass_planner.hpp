@@ -44,6 +44,7 @@ class PassPlanner {
   void choose_prefetched();
   bool can_copy(std::size_t operand) const;
   bool copies_async() const;
+  int accumulators() const;
   int min_blocks() const;
   int most_blocks() const;
   bool loads_words() const;

@@ -178,7 +178,9 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
     const int cluster_row = twice ? model.on_chip_row : model.cluster_row;
     int blocks = power_of_two_from((vectors * kept + cluster_row - 1) / cluster_row);
     Size own = (vectors + blocks - 1) / blocks;
-    if (rows.chunks != ColumnChunks::one) {
+    // Whole chunks for each block, where there is room for them also without a tree: i8 of
+    // quick_gelu(x) * g by rows of 65,536 bf16 goes from 0.44 of a copy on an H200 to 0.69.
+    if (rows.chunks != ColumnChunks::one || device.large_smem) {
       const int chunk = kTreeChunk / width;
       own = chunk * std::max(1, cluster_row / (chunk * kept));
       if (forced != 0) own = chunk * (((vectors + chunk - 1) / chunk + forced - 1) / forced);
@@ -271,6 +273,25 @@ Size PartialResults::shared(int threads, int width, int chunks) const {
   const Size columns = Size(trees) * chunks * threads * std::max(1, width / kApart);
   const Size ends = Size(reductions) * std::max(1, threads / kWave) * 2 * width;
   return (columns + ends) * bytes;
+}
+
+bool map_copied_chunk(RowSchedule& rows, Size vectors, int bytes, int width, int most,
+                      const RowFeatures& device) {
+  constexpr int kLeast = 48 << 10;
+  const bool forced = device.forced.threads != 0 || device.forced.read_again;
+  if (!device.large_smem || forced || width < 8 || bytes < 4 * width || vectors * bytes <= kLeast ||
+      most < kThreadsOfCopies) {
+    return false;
+  }
+  const Size own = (vectors + kThreadsOfCopies - 1) / kThreadsOfCopies;
+  if (own * kThreadsOfCopies * bytes > kRoomOfOne) return false;
+  rows.threads = kThreadsOfCopies;
+  rows.rows = 1;
+  rows.vectors = static_cast<int>(own);
+  rows.full_vectors = static_cast<int>(vectors / kThreadsOfCopies);
+  rows.in_smem = rows.vectors;
+  rows.copied = true;
+  return true;
 }
 
 bool map_copied_row(RowSchedule& rows, Size elements, int bytes, int width, int most,

@@ -186,6 +186,61 @@ TEST(RowLayout, TwoBlocksKeepLongRowsWhereThereIsMoreSharedMemory) {
   EXPECT_EQ(with_weights(32768, DType::f16, 1, true).in_smem, 7) << "as everywhere";
 }
 
+// Rows of two operands that two passes read, with weights or without, and how many sums are added
+// up in a pass.
+Schedule of_two(std::int64_t length, DType dtype, bool weighted, int trees = 1) {
+  ReduceSpace space{{1000, length}, {false, true}, {}};
+  space.passes = 2;
+  space.trees = trees;
+  space.read_again = {true, true, true};
+  std::vector<Operand> operands(weighted ? 4 : 3, {dtype, false, {length, 1}, 0});
+  if (weighted) operands[2].strides = {0, 1};
+  operands.back().output = true;
+  const std::vector<bool> uniform(operands.size(), false);
+  return plan_rows(space, space.shape, operands, uniform, false, Backend::nvidia, {true, true})
+      .schedule;
+}
+
+TEST(RowLayout, CopiesRowsOfTwoOperandsBesideWeights) {
+  for (const std::int64_t length : {14336, 16384, 24576, 32768}) {
+    const RowSchedule rows = of_two(length, DType::bf16, true).reduction;
+    EXPECT_TRUE(rows.copied) << length;
+    EXPECT_EQ(rows.threads, 512);
+    EXPECT_EQ(rows.vectors, (length / 8 + 511) / 512);
+    EXPECT_EQ(rows.in_smem, rows.vectors);
+    EXPECT_EQ(rows.full_vectors, length / 8 / 512);
+    EXPECT_FALSE(of_two(length, DType::bf16, false).reduction.copied) << length;
+  }
+  EXPECT_FALSE(of_two(8192, DType::bf16, true).reduction.copied) << "fits registers";
+  EXPECT_FALSE(of_two(16384, DType::f32, true).reduction.copied) << "half as much work";
+}
+
+TEST(RowLayout, BlocksOfAClusterHaveWholeChunksAlsoWithoutTrees) {
+  for (const int trees : {0, 1}) {
+    EXPECT_EQ(of_two(65536, DType::bf16, false, trees).reduction.cluster_blocks, 2) << trees;
+    EXPECT_EQ(of_two(151936, DType::bf16, false, trees).reduction.cluster_blocks, 5) << trees;
+  }
+}
+
+// Group norm of an image whose channels are innermost, two to a group.
+TEST(RowLayout, CopiesNoWeightsOfJoinedColumns) {
+  constexpr std::int64_t kPixels = 3136;
+  ReduceSpace space{{1000, kPixels, 32, 2}, {false, true, false, true}, {}};
+  space.passes = 3;
+  space.trees = 1;
+  space.read_again = {true, false};
+  const std::vector<Operand> operands{{DType::bf16, false, {kPixels * 64, 64, 2, 1}, 0},
+                                      {DType::bf16, false, {0, 0, 2, 1}, 0},
+                                      {DType::bf16, true, {kPixels * 64, 64, 2, 1}, 0}};
+  const Schedule schedule = plan_rows(space, space.shape, operands, {false, false, false}, false,
+                                      Backend::nvidia, {true, true})
+                                .schedule;
+  EXPECT_EQ(schedule.reduction.joined, 2);
+  EXPECT_TRUE(schedule.reduction.copied);
+  EXPECT_TRUE(schedule.operands[0].in_registers);
+  EXPECT_FALSE(schedule.operands[1].in_registers);
+}
+
 TEST(RowLayout, SharesRowsOut) {
   const Layout middle = rows_of(4096, DType::bf16, Backend::nvidia);
   EXPECT_EQ(middle.schedule.width, 8);
