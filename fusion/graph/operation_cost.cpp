@@ -22,13 +22,16 @@ bool is_constant(std::span<const TypedNode> nodes, const TypedNode& node) {
 }  // namespace
 
 double operation_cost(std::span<const TypedNode> nodes, const TypedNode& node) {
+  return operation_cost(nodes, node, node.dtype == DType::f16 || node.dtype == DType::bf16);
+}
+
+double operation_cost(std::span<const TypedNode> nodes, const TypedNode& node, bool narrow) {
   constexpr double kQuotientByConstant = 8;
   if (node.op == Op::cast) return cost_of_cast(nodes[node.operands[0]].dtype, node.dtype);
   if (node.op == Op::div && is_constant(nodes, nodes[node.operands[1]])) {
     return kQuotientByConstant;
   }
   const OpInfo& op = info(node.op);
-  const bool narrow = node.dtype == DType::f16 || node.dtype == DType::bf16;
   return narrow && op.narrow_cost != 0 ? op.narrow_cost : op.cost;
 }
 

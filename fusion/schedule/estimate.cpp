@@ -11,6 +11,7 @@
 #include "fusion/schedule/device_model.hpp"
 #include "fusion/schedule/explain.hpp"
 #include "fusion/schedule/iota_operands.hpp"
+#include "fusion/schedule/node_methods.hpp"
 #include "fusion/schedule/products/product_values.hpp"
 #include "fusion/schedule/residency.hpp"
 
@@ -23,17 +24,24 @@ double balance_of(std::string_view target) {
   return model.lanes_per_ns() / (kCopiedFraction * model.bandwidth_gbs);
 }
 
-double operations_of(const TypedNode& node, const TypedGraph& graph) {
+// `methods`: which functions of a GPU are cheaper ones; null: those of results of 16 bits.
+double operations_of(const TypedNode& node, const TypedGraph& graph,
+                     const NodeMethods* methods = nullptr) {
   const int width = node.arity == 0 ? 32 : bits(graph.nodes[node.operands[0]].dtype);
-  return operation_cost(graph.nodes, node) * (width == 64 ? 2 : 1);
+  const auto id = static_cast<NodeId>(&node - graph.nodes.data());
+  const double cost =
+      methods == nullptr
+          ? operation_cost(graph.nodes, node)
+          : operation_cost(graph.nodes, node, methods->is_narrow(id) || methods->is_term(id));
+  return cost * (width == 64 ? 2 : 1);
 }
 
 // The same where some values are one for each row: by these a quotient is a product that is
 // corrected.
 double operations_of(const TypedNode& node, const TypedGraph& graph,
-                     const std::vector<bool>& invariant) {
+                     const std::vector<bool>& invariant, const NodeMethods& methods) {
   constexpr double kQuotientByInvariant = 5;
-  const double cost = operations_of(node, graph);
+  const double cost = operations_of(node, graph, &methods);
   const bool by_invariant = node.op == Op::div && invariant[node.operands[1]];
   return by_invariant ? std::min(cost, kQuotientByInvariant) : cost;
 }
@@ -46,9 +54,9 @@ double operations_on_host(const TypedNode& node, const TypedGraph& graph) {
   return cost <= kMostCheap || node.op == Op::cast ? std::min(cost, 1.0) : cost;
 }
 
-double operations_of(const TypedGraph& graph) {
+double operations_of(const TypedGraph& graph, const NodeMethods& methods) {
   double total = 0;
-  for (const TypedNode& node : graph.nodes) total += operations_of(node, graph);
+  for (const TypedNode& node : graph.nodes) total += operations_of(node, graph, &methods);
   return total;
 }
 
@@ -158,7 +166,9 @@ class HostOperations {
 class Passes {
  public:
   Passes(const TypedGraph& graph, std::span<const Operand> operands, const Layout& layout)
-      : reads_(operands.size(), 1), operations_(operations_of(graph)) {
+      : methods_(graph, Accuracy::storage, layout.schedule.backend),
+        reads_(operands.size(), 1),
+        operations_(operations_of(graph, methods_)) {
     const RowSchedule& rows = layout.schedule.reduction;
     const bool gpu = layout.schedule.backend != Backend::host;
     if (!gpu || rows.axes == 0 || layout.schedule.attention.threads != 0) return;
@@ -183,7 +193,8 @@ class Passes {
     if (rows.vectors != 0) {
       of_row_ = static_cast<int>(pass_roots(graph, invariant).size());
       for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
-        if (!invariant[id]) operations_ += operations_of(graph.nodes[id], graph, invariant);
+        if (!invariant[id])
+          operations_ += operations_of(graph.nodes[id], graph, invariant, methods_);
       }
       return;
     }
@@ -236,7 +247,7 @@ class Passes {
       if (is_reduction(node.op)) {
         operations_ += share * operations_of_reduction(node, graph, layout);
       }
-      if (!invariant[id]) operations_ += share * operations_of(node, graph, invariant);
+      if (!invariant[id]) operations_ += share * operations_of(node, graph, invariant, methods_);
     }
   }
 
@@ -261,12 +272,13 @@ class Passes {
       const TypedNode& node = graph.nodes[id];
       if (!needed[id] || invariant[id]) continue;
       if (node.op == Op::input) read[node.payload] = true;
-      operations_ += operations_of(node, graph, invariant);
+      operations_ += operations_of(node, graph, invariant, methods_);
       for (const NodeId operand : node.inputs()) needed[operand] = true;
     }
     return read;
   }
 
+  NodeMethods methods_;
   std::vector<int> reads_;
   double operations_;
   int count_ = 0;
@@ -364,6 +376,29 @@ double in_order(const Layout& layout) {
   return layout.schedule.backend != Backend::host && runs ? kShare : 1;
 }
 
+// How far what a GPU computes and what it moves hide each other: the time of both is their norm of
+// such a power. Without rows other threads compute meanwhile. What is computed of a row waits for
+// all of its loads, and stores for that. A block that keeps much leaves its multiprocessor no room
+// for many others, and those of a cluster wait for each other: there nothing is hidden. Of 410
+// functions an H200 takes within 15 % of such times for 0.81, of the maximum without rows and the
+// norm of power 2 of all rows for 0.76.
+double overlap_power(const Layout& layout, std::span<const Operand> operands) {
+  constexpr double kWithoutRows = 3;
+  constexpr double kOfRows = 2;
+  constexpr double kAlone = 1;
+  constexpr double kMuch = 80 << 10;  // bytes
+  const RowSchedule& rows = layout.schedule.reduction;
+  if (rows.axes == 0) return kWithoutRows;
+  if (rows.vectors == 0) return kOfRows;
+  if (rows.in_cluster()) return kAlone;
+  double kept = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].output || !layout.schedule.operands[i].in_registers) continue;
+    kept += layout.schedule.width * bits(operands[i].dtype) / 8.0 * rows.in_smem * rows.block();
+  }
+  return kept > kMuch ? kAlone : kOfRows;
+}
+
 // The same of few blocks, where a copy of so many bytes has a block for each multiprocessor: no
 // multiprocessor has much more than its share of the bandwidth.
 double in_blocks(const Layout& layout, double bytes, std::string_view target) {
@@ -416,12 +451,11 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
                   in_blocks(layout, useful, target);
   if (passes.count() > 1) result.memory /= in_lines(layout, operands, target);
   result.arithmetic = result.operations * elements / useful / balance_of(target);
-  // What a GPU computes of a row waits for all of its loads, and stores for that: the two hide each
-  // other in part, where in a kernel without rows the shorter one is hidden.
-  const bool waits = !on_host && layout.schedule.reduction.axes != 0;
-  const double time = waits ? std::hypot(result.memory, result.arithmetic)
-                            : std::max(result.memory, result.arithmetic);
-  result.fraction_of_copy = 1 / time;
+  const double longer = std::max(result.memory, result.arithmetic);
+  const double shorter = std::min(result.memory, result.arithmetic);
+  const double power = overlap_power(layout, operands);
+  const double waits = on_host ? 1 : std::pow(1 + std::pow(shorter / longer, power), 1 / power);
+  result.fraction_of_copy = 1 / (longer * waits);
   return result;
 }
 
