@@ -78,8 +78,9 @@ std::vector<std::string> explain_passes(const TypedGraph& graph, std::span<const
                     fmt::join(weights, ", "), passes.prefetch_distance));
   }
   if (passes.backend == Backend::nvidia && passes.min_blocks != 0) {
-    lines.push_back(fmt::format("registers for {} blocks of {} threads to a multiprocessor",
-                                passes.min_blocks, rows.block()));
+    lines.push_back(fmt::format("registers for {} block{} of {} threads to a multiprocessor",
+                                passes.min_blocks, passes.min_blocks == 1 ? "" : "s",
+                                rows.block()));
   }
   if (passes.row_group > 1) {
     lines.push_back(fmt::format("each over {} rows, before the next pass", passes.row_group));
