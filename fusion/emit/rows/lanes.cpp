@@ -93,6 +93,12 @@ void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::st
   if (passes_.is_cached_for(id, pass)) {
     out_.line(depth, "const f32 {} = {};", names_[id], cached_text(id, slot));
     values_[id] = names_[id];
+    // What it was computed of has names in an earlier pass.
+    for (const NodeId operand : graph_.nodes[id].inputs()) {
+      if (!passes_.row_invariant[operand] && !passes_.is_needed(operand, pass)) {
+        values_[operand].clear();
+      }
+    }
     return;
   }
   if (quotients_ != Quotients::plain && std::ranges::binary_search(passes_.quotients, id)) {

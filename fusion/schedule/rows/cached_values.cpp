@@ -80,7 +80,8 @@ bool PassPlanner::is_worth_caching(std::size_t id) const {
 // each lane. On an H100 min, max and std of gelu_tanh(x) * g go from 0.52 of a copy to 0.79
 // (11,008 f16), a softmax of silu(x) * g from 0.69 to 0.89 (8,192 f16), and that of columns, whose
 // operands and exponentials no longer need registers side by side, from 0.59 to 0.93 (1,024 f32).
-// On an H200 that softmax of 65,536 bf16, which a cluster shares, goes from 0.37 to 0.78.
+// On an H200 softmax of gelu_tanh(x) * g of 65,536 bf16, which a cluster shares, goes from 0.37 to
+// 0.78.
 bool PassPlanner::saves_in_place(std::size_t id) const {
   constexpr double kLeastCost = 4;
   const TypedNode& result = graph_.nodes[id];

@@ -106,13 +106,15 @@ void PassPlanner::choose_prefetched() {
 // layer_norm of 32,768 bf16 and f16 goes from 0.94 and 0.945 of a copy on an H200 to 0.955 and
 // 0.96. Two operands of rows of several chunks leave two blocks of a multiprocessor enough
 // registers so: x + r and its rms_norm, of 65,536 to 262,144 bf16, go from 0.79-0.87 on an H100 to
-// 0.85-0.94; with four reductions in a pass, whose accumulators take registers too, statistics of
-// 65,536 bf16 go from 0.67 on an H200 to 0.55, and are loaded. So do those of rows of one chunk of
-// which shared memory has a part: softmax of (x + r) of 32,768 bf16 goes from 0.78 to 1.00, with
-// gelu_tanh(x) * r from 0.65 to 0.87. One operand is better loaded at once: softmax of 262,144 bf16
-// reaches 0.91, and 0.87 so; but of unaligned rows that one block has, whose ends take registers
-// too, softmax of 50,257 bf16 goes from 0.81 to 0.84 and rms_norm from 0.75 to 0.81, and with two
-// sums in a pass three statistics of 65,536 bf16 go from 0.58 to 0.67.
+// 0.85-0.94. They are loaded where a pass has four reductions, whose accumulators take registers
+// too: such statistics of 65,536 bf16 go from 0.67 on an H200 to 0.55 otherwise. Two operands of
+// rows of one chunk are copied where shared memory has a part of them: softmax of x + r of 32,768
+// bf16 goes from 0.78 to 1.00, of gelu_tanh(x) * r from 0.65 to 0.87.
+//
+// One operand is better loaded at once: softmax of 262,144 bf16 reaches 0.91, and 0.87 so. It is
+// copied where one block has all of a row of several chunks, and more takes registers: the ends of
+// unaligned rows (softmax of 50,257 bf16 goes from 0.81 to 0.84, rms_norm from 0.75 to 0.81), or
+// two sums in a pass (three statistics of 65,536 bf16 go from 0.58 to 0.67).
 bool PassPlanner::copies_async() const {
   if (!passes_.uses_smem() || schedule_.backend != Backend::nvidia) return false;
   constexpr int kMostRegisters = 32;
@@ -139,7 +141,7 @@ bool PassPlanner::copies_async() const {
          copied == 1 && stored == 1;
 }
 
-// The registers of a thread's partial results in the pass with most of them.
+// The registers of a thread's partial results, of 32 bits, in the pass with most of them.
 int PassPlanner::accumulators() const {
   int most = 0;
   for (int pass = 0; pass <= passes_.last; ++pass) {
@@ -176,6 +178,8 @@ int PassPlanner::min_blocks() const {
     constexpr int kHalf = 104 << 10;  // of a multiprocessor's shared memory, beside partial results
     const auto stored = std::ranges::count_if(operands, &RowOperand::in_smem);
     if (passes_.copies_async && (rows_.copied || stored > 1)) {
+      // A block that has a multiprocessor for itself may have all of its registers: compilers keep
+      // some for others where nothing is said.
       return rows_.block() <= kMostThreads && passes_.shared_bytes <= kHalf ? 2 : 1;
     }
     // What a thread keeps and the lanes that it computes leave 64 registers for all else: for what

@@ -312,7 +312,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     columns.packs = packs;
     if (space.gives_places) columns.slot_bytes *= 2;  // a value and where it is
   }
-  // Weights of joined columns: the same vector for all elements that a thread has of these.
+  // Of columns: the same vector for all elements that a thread has, such as weights of joined ones.
   const auto is_fixed = [&](std::size_t i) {
     return by_columns && !fold.exists() && !row_invariant[i] &&
            is_one_element(std::span(axes).subspan(axes.size() - 1 - rows.axes,
@@ -443,6 +443,15 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   if (staged) {
     keep_staged(rows, layout.reduced);
   }
+  // Of a vector of rows, all lanes of which are there, be they one element.
+  const auto bytes_in_smem = [&] {
+    int sum = 0;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (row_invariant[i] || operands[i].output || operands[i].iota || has_runs(i)) continue;
+      if (!is_weight(i) && !is_read_once(i)) sum += schedule.width * element_bytes(operands[i]);
+    }
+    return sum;
+  };
   const PartialResults results{space.trees, space.reductions, space.tree_bytes};
   if (gpu && in_chunks && rows.vectors != 0) {
     // Where so many sums have no place, chunks are read one after the other.
@@ -458,7 +467,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
       space.passes > 1 && !keeping.forced.read_again) {
     keeps_all = false;
     const VectorBytes copied = bytes_of_vector();
-    keeps_all = !map_copied_row(rows, layout.reduced, copied.rows, width,
+    keeps_all = !map_copied_row(rows, layout.reduced, bytes_in_smem(), width,
                                 most_threads(rows, layout.reduced, width), results, keeping);
     if (rows.copied) bytes = copied;
   }
@@ -467,7 +476,7 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
       follows_tree(rows, layout.reduced)) {
     keeps_all = false;
     const VectorBytes copied = bytes_of_vector();
-    keeps_all = !map_copied_chunk(rows, layout.vectors, copied.rows, width,
+    keeps_all = !map_copied_chunk(rows, layout.vectors, bytes_in_smem(), width,
                                   most_threads(rows, layout.reduced, width), keeping);
     if (rows.copied) bytes = copied;
   }

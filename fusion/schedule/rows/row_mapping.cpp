@@ -21,9 +21,9 @@ namespace {
 // which every GPU that NVIDIA's compiler knows has 60 KiB for a block. As many bytes of f32 are
 // half as much work: they stay in registers, where 16,384 reach 0.97 to 0.98, and 32,768 with 1,024
 // threads 0.96. AMD GPUs have four times the registers for as much shared memory. Longer rows are
-// kept by clusters, 64 KiB in each block: 131,072 bf16 go from 0.69 to 0.85 (rmsnorm), 0.48 to 0.79
-// (layer_norm) and 0.52 to 0.86 (softmax). Shorter rows lose by that, since blocks of a cluster
-// wait for each other and start together: 32,768 bf16 in two blocks reach 0.80.
+// kept by clusters, 64 KiB or a chunk in each block: 131,072 bf16 go from 0.69 to 0.85 (rmsnorm),
+// 0.48 to 0.79 (layer_norm) and 0.52 to 0.86 (softmax). Shorter rows lose by that, since blocks of
+// a cluster wait for each other and start together: 32,768 bf16 in two blocks reach 0.80.
 //
 // 2^18 threads fill the largest GPUs of today, with four vectors each in flight. The CPU sums 256
 // elements side by side, enough to hide the latency of an addition whatever the width of its
@@ -178,10 +178,11 @@ void map_row(RowSchedule& rows, Size vectors, const VectorBytes& in_vector, int 
     const int cluster_row = twice ? model.on_chip_row : model.cluster_row;
     int blocks = power_of_two_from((vectors * kept + cluster_row - 1) / cluster_row);
     Size own = (vectors + blocks - 1) / blocks;
-    // Whole chunks for each block, where there is room for them also without a tree: i8 of
-    // quick_gelu(x) * g by rows of 65,536 bf16 goes from 0.44 of a copy on an H200 to 0.69.
-    if (rows.chunks != ColumnChunks::one || device.large_smem) {
-      const int chunk = kTreeChunk / width;
+    // Whole chunks for each block; as many blocks where there is no tree, if that leaves room: i8
+    // of quick_gelu(x) * g by rows of 65,536 bf16 goes from 0.44 of a copy on an H200 to 0.69.
+    const int chunk = kTreeChunk / width;
+    const bool room = device.large_smem && chunk * kept <= model.on_chip_row;
+    if (rows.chunks != ColumnChunks::one || room) {
       own = chunk * std::max(1, cluster_row / (chunk * kept));
       if (forced != 0) own = chunk * (((vectors + chunk - 1) / chunk + forced - 1) / forced);
       blocks = forced != 0 ? forced : static_cast<int>((vectors + own - 1) / own);

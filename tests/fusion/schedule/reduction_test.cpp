@@ -213,9 +213,23 @@ TEST(RowLayout, CopiesRowsOfTwoOperandsBesideWeights) {
   }
   EXPECT_FALSE(of_two(8192, DType::bf16, true).reduction.copied) << "fits registers";
   EXPECT_FALSE(of_two(16384, DType::f32, true).reduction.copied) << "half as much work";
+  // All lanes of an operand take shared memory, be they one element.
+  constexpr std::int64_t kLength = 28'672;
+  ReduceSpace space{{1000, kLength}, {false, true}, {}};
+  space.passes = 2;
+  space.trees = 1;
+  std::vector<Operand> operands(8, {DType::bf16, false, {1, 0}, 0});
+  operands[0].strides = operands.back().strides = {kLength, 1};
+  operands[6].strides = {0, 1};
+  operands.back().output = true;
+  const std::vector<bool> uniform(operands.size(), false);
+  EXPECT_FALSE(
+      plan_rows(space, space.shape, operands, uniform, false, Backend::nvidia, {true, true})
+          .schedule.reduction.copied);
 }
 
-TEST(RowLayout, BlocksOfAClusterHaveWholeChunksAlsoWithoutTrees) {
+TEST(RowLayout, AClusterHasABlockForEachChunkAlsoWithoutTrees) {
+  EXPECT_EQ(of_two(65536, DType::f32, false, 0).reduction.cluster_blocks, 4) << "no room for one";
   for (const int trees : {0, 1}) {
     EXPECT_EQ(of_two(65536, DType::bf16, false, trees).reduction.cluster_blocks, 2) << trees;
     EXPECT_EQ(of_two(151936, DType::bf16, false, trees).reduction.cluster_blocks, 5) << trees;

@@ -296,6 +296,28 @@ TEST(NvidiaReductions, OfPackedRowsCompile) {
   }
 }
 
+// Values that are kept in the places of operands are rounded, and stored as integers by a pass that
+// no longer knows of what.
+TEST(NvidiaReductions, ThatRoundForSeveralPassesCompile) {
+  if (targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  const auto compiles = [](const char* text, std::vector<ArgumentSpec> arguments) {
+    Specification specification;
+    specification.arguments = std::move(arguments);
+    EXPECT_NO_THROW(compile_for(parse("checked", text), specification, "sm_90")) << text;
+  };
+  const Dims long_row{64, 65'536};
+  compiles("y = round(gelu_tanh(x) * g); i8(y), y - max(y, -1)",
+           {{"x", DType::bf16, long_row, {}, false}, {"g", DType::bf16, long_row, {}, false}});
+  const Dims row{64, 16'384};
+  compiles("y = round(gelu_tanh(x) * g); i8(y), (y - max(y, -1)) * w",
+           {{"x", DType::bf16, row, {}, false},
+            {"g", DType::bf16, row, {}, false},
+            {"w", DType::bf16, {16'384}, {}, false}});
+  compiles("y = round(gelu_tanh(x) * x); i4(y), y - max(y, -2)",
+           {{"x", DType::f32, {8, 1'024, 4'096}, {}, false}});
+}
+
 // Rows whose first axis in their count is the last one in memory (schedule/rows/row_fold.hpp).
 TEST(NvidiaReductions, OfFoldedRowsCompile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())

@@ -161,6 +161,17 @@ TEST_P(Programs, ReducePackedNumbersAndGiveThem) {
   check("u4(cummax(abs(x), -1)), i4(min(x, -1)), sum(f32(i4(x)), -1)", {x}, 1e-6);
 }
 
+// What is rounded in one pass and stored as an integer by a later one, which no longer knows of
+// what.
+TEST_P(Programs, RoundOnceForSeveralPasses) {
+  const char* const text = "y = round(gelu_tanh(x) * 20.0); i8(y), i4(y), y - max(y, {})";
+  for (const auto& [shape, axis] : {std::pair(Dims{3, 700, 24}, -2), std::pair(Dims{3, 70'000}, -1),
+                                    std::pair(Dims{3, 16'384}, -1)}) {
+    const HostArray x = testing::random_array(DType::f32, shape, 64);
+    check(fmt::format(fmt::runtime(text), axis), {x}, 1e-6);
+  }
+}
+
 // Before anything has run, and by the program's names and not by a kernel's.
 TEST(ProgramErrors, NameThePartsOfTheCall) {
   std::vector<float> x(12), y(12), z(24);
