@@ -42,8 +42,8 @@ std::vector<std::string> explain_passes(const TypedGraph& graph, std::span<const
 
 /// What a launch should cost, for arrays that are larger than every cache:
 ///   time = max(memory, arithmetic), on GPUs (memory^p + arithmetic^p)^(1/p) with p = 3 without
-///     rows, 2 of rows and 1 where blocks keep much of them or clusters share them, where the bytes'
-///     copy takes 1,
+///     rows, 2 of rows and 1 where blocks keep much of them or clusters share them, where the
+///     bytes' copy takes 1,
 ///   memory = bytes that cross the memory bus / bytes of the operands: an operand whose neighbours
 ///     are far apart fetches whole sectors (32 bytes on GPUs, lines of 64 on the CPU) for each,
 ///   arithmetic = operations per byte / operations that the target does while it copies a byte.
