@@ -452,6 +452,15 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
     }
     return sum;
   };
+  // Keeps no more than several passes read, if `map` finds room for that.
+  const auto copy_rows = [&](const auto& map) {
+    keeps_all = false;
+    if (map(bytes_in_smem())) {
+      bytes = bytes_of_vector();
+    } else {
+      keeps_all = true;
+    }
+  };
   const PartialResults results{space.trees, space.reductions, space.tree_bytes};
   if (gpu && in_chunks && rows.vectors != 0) {
     // Where so many sums have no place, chunks are read one after the other.
@@ -465,20 +474,18 @@ SizedLayout plan_rows(const ReduceSpace& space, const Sizes& shape,
   }
   if (in_chunks && rows.vectors == 0 && backend == Backend::nvidia && !rows.split && !any_length &&
       space.passes > 1 && !keeping.forced.read_again) {
-    keeps_all = false;
-    const VectorBytes copied = bytes_of_vector();
-    keeps_all = !map_copied_row(rows, layout.reduced, bytes_in_smem(), width,
-                                most_threads(rows, layout.reduced, width), results, keeping);
-    if (rows.copied) bytes = copied;
+    copy_rows([&](int own) {
+      return map_copied_row(rows, layout.reduced, own, width,
+                            most_threads(rows, layout.reduced, width), results, keeping);
+    });
   }
   if (backend == Backend::nvidia && !by_columns && !in_chunks && !staged && rows.phase < 0 &&
       rows.vectors != 0 && rows.cluster_blocks == 1 && space.passes > 1 && bytes.weights != 0 &&
       follows_tree(rows, layout.reduced)) {
-    keeps_all = false;
-    const VectorBytes copied = bytes_of_vector();
-    keeps_all = !map_copied_chunk(rows, layout.vectors, bytes_in_smem(), width,
-                                  most_threads(rows, layout.reduced, width), keeping);
-    if (rows.copied) bytes = copied;
+    copy_rows([&](int own) {
+      return map_copied_chunk(rows, layout.vectors, own, width,
+                              most_threads(rows, layout.reduced, width), keeping);
+    });
   }
   if (in_chunks && rows.vectors != 0) {
     const bool whole = rows.phase < 0 && layout.reduced % kTreeChunk == 0 &&
